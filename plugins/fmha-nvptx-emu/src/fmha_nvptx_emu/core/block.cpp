@@ -95,33 +95,36 @@ void Block::start(Warp& w, uint32_t index) {
     const bool wide = slash != std::string::npos;
     const unsigned axis = name.back() == 'x' ? 0 : name.back() == 'y' ? 1 : 2;
     const auto is = [&](const char* prefix) { return name.rfind(prefix, 0) == 0; };
-    for (uint32_t lane = 0; lane < 32; ++lane) {
+    const auto value = [&](uint32_t lane) -> uint64_t {
       const uint32_t t = first + lane;
-      const uint32_t tid[3] = {t % on.block[0], t / on.block[0] % on.block[1], t / on.block[0] / on.block[1]};
-      uint64_t v = 0;
-      if (is("tid")) v = tid[axis];
-      else if (is("ntid")) v = on.block[axis];
-      else if (is("ctaid")) v = id[axis];
-      else if (is("nctaid")) v = on.grid[axis];
-      else if (name == "laneid") v = lane;
-      else if (name == "warpid") v = index;
-      else if (name == "nwarpid") v = warps.size();
-      else if (name == "smid") v = number % on.units;
-      else if (name == "nsmid") v = on.units;
-      else if (name == "lanemask_eq") v = 1u << lane;
-      else if (name == "lanemask_lt") v = (1u << lane) - 1;
-      else if (name == "lanemask_le") v = (2u << lane) - 1;
-      else if (name == "lanemask_ge") v = ~((1u << lane) - 1);
-      else if (name == "lanemask_gt") v = ~((2u << lane) - 1);
-      else if (is("clusterid")) v = id[axis] / on.cluster[axis];
-      else if (is("nclusterid")) v = on.grid[axis] / on.cluster[axis];
-      else if (name == "cluster_ctarank") v = rank;
-      else if (name == "cluster_nctarank") v = on.cluster[0] * on.cluster[1] * on.cluster[2];
-      else if (is("cluster_ctaid")) v = id[axis] % on.cluster[axis];
-      else if (is("cluster_nctaid")) v = on.cluster[axis];
-      else if (name == "dynamic_smem_size") v = on.dynamic_shared;
-      else if (name == "total_smem_size") v = kernel->static_shared + on.dynamic_shared;
-      else throw Fault{"the register %" + name + " is not implemented in " + kernel->name};
+      if (is("tid")) return axis == 0 ? t % on.block[0] : axis == 1 ? t / on.block[0] % on.block[1] : t / on.block[0] / on.block[1];
+      if (is("ntid")) return on.block[axis];
+      if (is("ctaid")) return id[axis];
+      if (is("nctaid")) return on.grid[axis];
+      if (name == "laneid") return lane;
+      if (name == "warpid") return index;
+      if (name == "nwarpid") return warps.size();
+      if (name == "smid") return number % on.units;
+      if (name == "nsmid") return on.units;
+      if (name == "lanemask_eq") return 1u << lane;
+      if (name == "lanemask_lt") return (1u << lane) - 1;
+      if (name == "lanemask_le") return (2u << lane) - 1;
+      if (name == "lanemask_ge") return ~((1u << lane) - 1);
+      if (name == "lanemask_gt") return ~((2u << lane) - 1);
+      if (is("clusterid")) return id[axis] / on.cluster[axis];
+      if (is("nclusterid")) return on.grid[axis] / on.cluster[axis];
+      if (name == "cluster_ctarank") return rank;
+      if (name == "cluster_nctarank") return on.cluster[0] * on.cluster[1] * on.cluster[2];
+      if (is("cluster_ctaid")) return id[axis] % on.cluster[axis];
+      if (is("cluster_nctaid")) return on.cluster[axis];
+      if (name == "dynamic_smem_size") return on.dynamic_shared;
+      if (name == "total_smem_size") return kernel->static_shared + on.dynamic_shared;
+      throw Fault{"the register %" + name + " is not implemented in " + kernel->name};
+    };
+    const bool same = !is("tid") && !is("lane");  // of all lanes
+    uint64_t v = 0;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      if (!lane || !same) v = value(lane);
       std::memcpy(w.file + size_t(s.row) * kRowBytes + lane * (wide ? 8 : 4), &v, wide ? 8 : 4);
     }
   }

@@ -17,6 +17,7 @@ int64_t Writers::write(uint32_t block, uint64_t address, uint64_t bytes, const u
 }
 
 uint32_t Writers::write_lanes(uint32_t block, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], int64_t (&other)[32]) {
+  for (uint32_t left = lanes; left; left &= left - 1) __builtin_prefetch(reinterpret_cast<const void*>(at[__builtin_ctz(left)]), 1);
   std::lock_guard lock(mutex_);
   uint32_t found = 0;
   for (uint32_t left = lanes; left; left &= left - 1) {

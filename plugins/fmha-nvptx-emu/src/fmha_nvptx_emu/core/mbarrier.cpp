@@ -1,6 +1,7 @@
 #include "mbarrier.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "block.hpp"
 #include "cluster.hpp"
@@ -33,16 +34,26 @@ bool remote_open(const Warp& w, const Mbarrier& m) {
 
 void set_floor(Warp& w) {
   const unsigned warps = unsigned(w.block->warps.size()), groups = (warps + 3) / 4;
-  uint32_t least = kOnlyLater >> 8;
+  constexpr unsigned kTogether = 16;  // agents that the compiler compares in one vector
+  static_assert(kAgents % kTogether == 0);
+  uint32_t least[kTogether];
+  std::fill_n(least, kTogether, kOnlyLater >> 8);
   const auto over = [&](unsigned first, unsigned end) {
-    for (unsigned k = first; k < end; ++k) least = std::min(least, w.known[k] + 1);
+    for (unsigned at = first / kTogether * kTogether; at < end; at += kTogether)
+      for (unsigned k = 0; k < kTogether; ++k) {
+        const uint32_t time = w.known[at + k] + 1;
+        least[k] = std::min(least[k], at + k - first < end - first ? time : kOnlyLater);
+      }
   };
+  const auto all = [&] { return *std::min_element(least, least + kTogether); };
   const Kernel& kernel = *w.block->kernel;
-  over(0, w.index), over(w.index + 1, warps), over(kFirstMbarrier, agents_of(*w.block));
+  const uint32_t own = std::exchange(w.known[w.index], kOnlyLater);
+  over(0, warps), over(kFirstMbarrier, agents_of(*w.block));
+  w.known[w.index] = own;
   if (kernel.tensor_pair) over(kPeerPipes, kPeerPipes + groups);
-  const uint32_t plain = least;
+  const uint32_t plain = all();
   over(kWarps, kWarps + groups);
-  w.floor = std::min(least << 8, kOnlyLater);
+  w.floor = std::min(all() << 8, kOnlyLater);
   w.early = kernel.asynchronous_matrix || kernel.tensor_memory ? w.floor : std::min(plain << 8, kOnlyLater);
 }
 

@@ -5,7 +5,8 @@
 namespace ptx {
 
 void NamedBarriers::begin() {
-  for (Named& one : all_) one = {};
+  for (Named& one : all_)
+    if (one.threads) one = {};
 }
 
 void NamedBarriers::arrive(Warp& w, const Inst& i, uint32_t name, uint32_t wanted, bool waits) {

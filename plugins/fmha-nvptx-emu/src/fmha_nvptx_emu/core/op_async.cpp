@@ -21,6 +21,7 @@ void copy(Warp& w, const Inst& i, uint32_t mask) {
   };
   gather(i.slots[0], i.wide & 0x80, int32_t(i.imm), to);
   gather(i.slots[1], i.wide & 1, int32_t(i.imm >> 32), from);
+  each_lane(mask, [&](int l) { __builtin_prefetch(reinterpret_cast<const void*>(from.at[l])); });  // they arrive while the books are kept
   uint32_t sizes[32];
   for (int l = 0; l < 32; ++l) sizes[l] = bytes;
   if (i.sources == 3) {

@@ -107,6 +107,10 @@ void load_rows(Warp& w, const Inst& i, int lane, const TensorMap& map, const int
   for (uint32_t first = 0; first < rows; first += some) {
     const uint32_t end = std::min(rows, first + some), count = (end - first) * bytes / 16;
     for (uint32_t k = 0; k < count; ++k) chunks[k] = swizzled(at + first * bytes + 16 * k, map.swizzle);
+    for (uint32_t r = end; r < std::min(rows, end + 2 * some); ++r) {  // they arrive while the books are kept
+      const BoxRow next = row_of(map, coordinates, r);
+      for (uint32_t byte = 0; byte < next.bytes; byte += 64) __builtin_prefetch(reinterpret_cast<const uint8_t*>(next.address) + byte);
+    }
     if (b.checks) b.shared.write_pieces(w, i, lane, chunks, count, stamp);
     const uint32_t* chunk = chunks;
     for (uint32_t r = first; r < end; ++r) {

@@ -74,10 +74,11 @@ template <Element element, unsigned k> void widen_left(LeftOperands::One& one, R
 template <Element element, unsigned k> inline const float (*left_of(LeftOperands& kept, Rows in))[2][2][16] {
   constexpr unsigned registers = shape_of(element, k, false).a, elements = elements_of(element);
   LeftOperands::One& one = kept.of(in[0]);
-  unsigned apart = one.element != unsigned(element) || one.k != k;
+  __m512i apart = _mm512_setzero_si512();
   for (unsigned r = 0; r < registers; ++r)
-    for (unsigned z = 0; z < 2; ++z) apart |= _mm512_cmpneq_epi32_mask(_mm512_load_si512(one.bits[r] + 16 * z), _mm512_loadu_si512(in[r] + 16 * z));
-  if (apart) widen_left<element, k>(one, in);
+    for (unsigned z = 0; z < 2; ++z)
+      apart = _mm512_or_si512(apart, _mm512_xor_si512(_mm512_load_si512(one.bits[r] + 16 * z), _mm512_loadu_si512(in[r] + 16 * z)));
+  if (one.element != unsigned(element) || one.k != k || _mm512_test_epi32_mask(apart, apart)) widen_left<element, k>(one, in);
   return one.rows;
 }
 template <Element element, unsigned k> [[gnu::noinline]] void widen_left(LeftOperands::One& one, Rows in) {

@@ -26,7 +26,8 @@ void SharedMemory::begin(uint32_t bytes) {
   bytes_ = bytes;
   const size_t pieces = (size_t(bytes) + 15) / 16 + 1;
   data_.assign(pieces * 16, 0xA5);
-  pieces_.assign(pieces, {0, 0, 0, 0});
+  room_.assign(pieces + 3, {0, 0, 0, 0});
+  pieces_ = room_.data() + (64 - reinterpret_cast<uintptr_t>(room_.data()) % 64) % 64 / sizeof(Books);
   words_.resize(pieces);
   landings_.clear();
 }
@@ -94,15 +95,17 @@ inline bool SharedMemory::writable(const Warp& w, uint32_t at, uint32_t stamp) {
   return ((piece.writer == stamp) | earlier(w, piece.writer)) && read_before(w, piece.reader) && read_before(w, piece.before);
 }
 
-// Whether all pieces of an access are writable.
-bool SharedMemory::ready(Warp& w, const Together& all, uint32_t stamp) {
+// Writes pieces, if all of them are writable.
+bool SharedMemory::write_together(Warp& w, const Together& all, uint32_t stamp, uint32_t state) {
   if (emulation::careful || !all.count) return false;
   Judged judged(w, true, stamp);
+  if (all.count == 32 && judged.write_all(pieces_, all.piece, stamp, state)) return true;
   for (unsigned n = 0; n < all.count; n += 4)
-    for (unsigned k = n; k < n + 4 && !judged.four(pieces_.data(), all.piece + n); ++k) {
+    for (unsigned k = n; k < n + 4 && !judged.four(pieces_, all.piece + n); ++k) {
       if (!writable(w, all.piece[k], stamp)) return false;
       judged.found(pieces_[all.piece[k]]);
     }
+  for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_, all.piece + n, stamp, state);
   return true;
 }
 
@@ -210,28 +213,19 @@ bool SharedMemory::read_later(Warp& w, const Inst& i, int lane, uint32_t at, uin
 
 void SharedMemory::read_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, bool* whole) {
   const uint32_t mine = (w.wgmma_committed + 1) << 8 | (kWarps + w.index / 4);
-  uint32_t sound = 0, parts = count % 4;  // sound: the stamp of a write that is fenced off
-  for (uint32_t n = 0; n < count; ++n) parts |= at[n] % 16;
-  for (uint32_t n = 0; n < count; n += 4) {
-    uint32_t piece[4] = {};
-    for (uint32_t k = 0; k < 4 && !parts; ++k) piece[k] = at[n + k] / 16;
-    if (const uint32_t writer = pieces_[piece[0]].writer; writer != sound && fenced_off(w, writer)) sound = writer;
-    if (!parts && written_alike(pieces_.data(), piece, sound)) {
-      const uint32_t held = note_four(pieces_.data(), piece, mine);
-      for (uint32_t k = 0; k < 4; ++k) whole[n + k] = held >> k & 1;
-    } else
-      for (uint32_t k = n; k < n + 4 && k < count; ++k) whole[k] = read_later(w, i, lane, at[k], 16, false);
+  uint32_t sound = 0, some = 0;  // sound: the stamp of a write that is fenced off
+  for (uint32_t n = 0; n < count; n += some) {
+    if (const uint32_t writer = pieces_[at[n] / 16].writer; writer != sound && fenced_off(w, writer)) sound = writer;
+    some = std::min(count - n, 32u);
+    if (some < 32 || !read_pairs(pieces_, at + n, sound, mine))
+      for (uint32_t k = n; k < n + some; ++k) whole[k] = read_later(w, i, lane, at[k], 16, false);
   }
 }
 
 void SharedMemory::write_pieces(Warp& w, const Inst& i, int lane, const uint32_t* at, uint32_t count, uint32_t stamp) {
   for (uint32_t n = 0; n < count; n += 32) {
-    uint64_t places[32];
     const uint32_t some = std::min(count - n, 32u);
-    std::copy_n(at + n, some, places);
-    if (const Together all(some == 32 ? kAll : (1u << some) - 1, places, 16); ready(w, all, stamp))
-      for (unsigned k = 0; k < all.count; k += 4) put_four(pieces_.data(), all.piece + k, stamp, 0xff);
-    else
+    if (!write_together(w, Together(at + n, some), stamp, 0xff))
       for (uint32_t k = n; k < n + some; ++k) write_bulk(w, i, lane, at[k], 16, stamp, false);
   }
 }
@@ -293,17 +287,15 @@ bool SharedMemory::read(Warp& w, const Inst& i, int lane, uint32_t at, uint32_t 
 bool SharedMemory::read_together(Warp& w, const Together& all, uint32_t& held) {
   const uint32_t mine = stamp_of(w);
   Judged judged(w, false, mine);
+  held = kAll;
+  if (all.count == 32 && judged.read_all(pieces_, all.piece, mine)) return true;
   held = 0;
   for (unsigned n = 0; n < all.count; n += 4) {
-    uint32_t four = judged.read_four(pieces_.data(), all.piece + n, mine);
-    if (four == kNever) {
-      for (unsigned k = n; k < n + 4; ++k) {
-        if (!readable(w, all.piece[k])) return false;
-        judged.found(pieces_[all.piece[k]]);
-      }
-      four = note_four(pieces_.data(), all.piece + n, mine);
+    for (unsigned k = n; k < n + 4 && !judged.four(pieces_, all.piece + n); ++k) {
+      if (!readable(w, all.piece[k])) return false;
+      judged.found(pieces_[all.piece[k]]);
     }
-    held |= four << n;
+    held |= note_four(pieces_, all.piece + n, mine) << n;
   }
   return all.count;
 }
@@ -322,10 +314,8 @@ uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const 
 void SharedMemory::write_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes, const uint8_t (*values)[32], uint32_t defined) {
   const uint32_t mine = stamp_of(w);
   const bool whole = (defined & lanes) == lanes;
-  if (const Together all(lanes, at, bytes); (whole || !(defined & lanes)) && ready(w, all, mine)) {
-    for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_.data(), all.piece + n, mine, whole ? 0xff : 0xf0);
+  if (const Together all(lanes, at, bytes); (whole || !(defined & lanes)) && write_together(w, all, mine, whole ? 0xff : 0xf0))
     return copy_lanes(data_.data(), lanes, at, bytes, values);
-  }
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     write(w, i, lane, uint32_t(at[lane]), bytes, values[lane], defined >> lane & 1);
@@ -372,10 +362,7 @@ SharedMemory::Held SharedMemory::update(Warp& w, const Inst& i, int lane, uint32
 
 void SharedMemory::write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
   const uint32_t stamp = kLater | w.copies.open() << 8 | w.index;
-  if (const Together all(lanes, at, bytes); ready(w, all, stamp)) {
-    for (unsigned n = 0; n < all.count; n += 4) put_four(pieces_.data(), all.piece + n, stamp, 0xff);
-    return;
-  }
+  if (const Together all(lanes, at, bytes); write_together(w, all, stamp, 0xff)) return;
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     write_bulk(w, i, lane, uint32_t(at[lane]), bytes, stamp, false);

@@ -79,7 +79,7 @@ class SharedMemory {
   bool readable(Warp& w, uint32_t piece);
   static bool read_before(const Warp& w, uint32_t stamp);
   bool writable(const Warp& w, uint32_t piece, uint32_t stamp);
-  bool ready(Warp& w, const Together& all, uint32_t stamp);
+  bool write_together(Warp& w, const Together& all, uint32_t stamp, uint32_t state);
   template <class Whole, class Each> void over(uint32_t at, uint32_t bytes, const Whole& whole, const Each& each);
   void settle(Warp& w, const Inst& i, int lane, uint32_t word, bool reads, bool same);
   void readers(Warp& w, const Inst& i, int lane, uint32_t word);
@@ -92,7 +92,8 @@ class SharedMemory {
   std::vector<Landing> landings_;  // by pieces of 16 bytes; empty until the first one
   uint32_t bytes_ = 0;
   std::vector<uint8_t> data_;
-  std::vector<Books> pieces_;
+  std::vector<Books> room_;
+  Books* pieces_ = nullptr;  // in it, from a cache line's begin
   std::vector<Words> words_;  // of the pieces that are kept by words; the others are not valid
 };
 

@@ -45,6 +45,10 @@ struct Together {
     else if (bytes == 4 && !apart<4>(at)) take<4>(at);
     else if (bytes == 4 && !apart<4, 4>(at)) turned = true, take<4, 4>(at);
   }
+  Together(const uint32_t* at, unsigned pieces) : used(pieces) {
+    for (unsigned k = 0; k < pieces; ++k) piece[k] = at[k] / 16;
+    for (count = used; count % 4; ++count) piece[count] = piece[used - 1];
+  }
   // The first lane of a piece, if its lanes are `step` apart.
   template <unsigned n, unsigned step> static constexpr unsigned first(unsigned piece) { return step == 1 ? piece * n : piece / 4 * 16 + piece % 4; }
   // 0 if the lanes of each piece have the parts of 16 bytes, in order.
@@ -112,24 +116,19 @@ class Judged {
     if (settles) store(all, piece, books);
     return true;
   }
-  // The same, and that the warp reads them: bit k, whether all bytes of the k-th hold a value; kNever: they are not plain.
-  uint32_t read_four(Books* all, const uint32_t* piece, uint32_t mine) const {
-    __m512i books = load(all, piece);
-    bool settles = false;
-    if (!plain(books, settles)) return kNever;
-    const __m512i noted = noted_by(books, mine);
-    if (settles | (_mm512_cmpneq_epi32_mask(noted, books) != 0)) store(all, piece, noted);
-    return held(noted);
+  // 32 pieces, which the warp reads and whose bytes all hold values. False: their books are as they were, but for reads of the warp.
+  bool read_all(Books* all, const uint32_t* piece, uint32_t mine) const {
+    __m512i held = _mm512_set1_epi32(int(kNever));
+    const auto note = [&](__m512i books) { return held = _mm512_and_si512(held, books), noted_by(books, mine); };
+    return change_all(all, piece, note) && Judged::held(held) == 0xf;
   }
-  bool plain(__m512i& books, bool& settles) const {
-    const __m512i stamps = _mm512_and_si512(books, _mm512_set1_epi32(int(kOwn)));
-    const unsigned good = _mm512_cmplt_epu32_mask(books, before_) | _mm512_cmpeq_epi32_mask(stamps, own_) | _mm512_cmpeq_epi32_mask(books, sound_);
-    if ((~good & looked_at_) == 0) return true;
-    const __mmask16 settled = 0x1111 & _mm512_cmpeq_epi32_mask(books, _mm512_permutexvar_epi32(books, _mm512_loadu_si512(w_.later)));
-    if ((~(good | settled) & looked_at_) != 0) return false;
-    books = _mm512_mask_permutexvar_epi32(books, settled, books, _mm512_loadu_si512(w_.settled));
-    return settles = true;
+  bool write_all(Books* all, const uint32_t* piece, uint32_t stamp, uint32_t state) const {
+    const __m512i put = every(stamp, 0, 0, state);
+    return change_all(all, piece, [&](__m512i books) { return _mm512_mask_mov_epi32(books, 0x9999, put); });
   }
+  // A piece was found to be plain.
+  void found(const Books& piece) { sound_ = every(piece.writer, piece.reader, piece.before, kNever); }
+
   static __m512i noted_by(__m512i books, uint32_t mine) {
     const __m512i me = _mm512_set1_epi32(int(mine));
     const __mmask16 others = _mm512_mask_test_epi32_mask(0x2222, _mm512_xor_si512(books, me), _mm512_set1_epi32(0xff));
@@ -140,9 +139,6 @@ class Judged {
     const __m512i value = _mm512_set1_epi32(0xf);
     return _pext_u32(_mm512_cmpeq_epi32_mask(_mm512_and_si512(books, value), value), 0x8888);
   }
-  // A piece was found to be plain.
-  void found(const Books& piece) { sound_ = every(piece.writer, piece.reader, piece.before, kNever); }
-
   static __m512i load(const Books* all, const uint32_t* piece) {
     const auto one = [&](unsigned k) { return _mm_load_si128(reinterpret_cast<const __m128i*>(all + piece[k])); };
     const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(one(0)), one(1), 1);
@@ -158,10 +154,35 @@ class Judged {
   }
 
  private:
+  template <class F> [[gnu::always_inline]] bool change_all(Books* all, const uint32_t* piece, F changed) const {
+    __m512i books[8];
+    bool settles = false;
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < 8; ++n) {
+      books[n] = load(all, piece + 4 * n);
+      if (!plain(books[n], settles)) return false;
+    }
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < 8; ++n) store(all, piece + 4 * n, changed(books[n]));
+    return true;
+  }
+  bool plain(__m512i& books, bool& settles) const {
+    __mmask16 late = _mm512_mask_cmpge_epu32_mask(__mmask16(looked_at_), books, before_);
+    late = _mm512_mask_cmpneq_epi32_mask(late, _mm512_and_si512(books, _mm512_set1_epi32(int(kOwn))), own_);
+    if (!late) return true;
+    late = _mm512_mask_cmpneq_epi32_mask(late, books, sound_);
+    if (!late) return true;
+    const __mmask16 settled = 0x1111 & _mm512_mask_cmpeq_epi32_mask(late, books, _mm512_permutexvar_epi32(books, _mm512_loadu_si512(w_.later)));
+    if (late & ~settled) return false;
+    books = _mm512_mask_permutexvar_epi32(books, settled, books, _mm512_loadu_si512(w_.settled));
+    return settles = true;
+  }
+
   __m512i before_, own_, sound_;
 #else
   bool four(Books*, const uint32_t*) const { return false; }
-  uint32_t read_four(Books*, const uint32_t*, uint32_t) const { return kNever; }
+  bool read_all(Books*, const uint32_t*, uint32_t) const { return false; }
+  bool write_all(Books*, const uint32_t*, uint32_t, uint32_t) const { return false; }
   void found(const Books&) {}
 
  private:
@@ -169,19 +190,6 @@ class Judged {
   const Warp& w_;
   unsigned looked_at_;
 };
-
-// Whether a write with this stamp was the last one of all four, and of all of their words.
-inline bool written_alike(const Books* all, const uint32_t* piece, uint32_t stamp) {
-#ifdef PTX_AVX512
-  const __m512i books = Judged::load(all, piece);
-  const unsigned same = _mm512_cmpeq_epi32_mask(books, _mm512_set1_epi32(int(stamp))), one = _mm512_cmplt_epu32_mask(books, _mm512_set1_epi32(int(kByWords)));
-  return ((same & 0x1111) | (one & 0x8888)) == 0x9999;
-#else
-  bool out = true;
-  for (unsigned k = 0; k < 4; ++k) out &= all[piece[k]].writer == stamp && all[piece[k]].state != kByWords;
-  return out;
-#endif
-}
 
 // A warp reads four pieces: bit k, whether all bytes of the k-th hold a value.
 inline uint32_t note_four(Books* all, const uint32_t* piece, uint32_t mine) {
@@ -198,6 +206,35 @@ inline uint32_t note_four(Books* all, const uint32_t* piece, uint32_t mine) {
 
 inline void put_four(Books* all, const uint32_t* piece, uint32_t stamp, uint32_t state) {
   for (unsigned k = 0; k < 4; ++k) all[piece[k]].writer = stamp, all[piece[k]].state = state;
+}
+
+// A warp reads 32 pieces at these addresses, two of which are neighbours each, if a write with this stamp was the last one of all
+// and all of their bytes hold values. False: nothing was done.
+inline bool read_pairs([[maybe_unused]] Books* all, [[maybe_unused]] const uint32_t* at, [[maybe_unused]] uint32_t stamp, [[maybe_unused]] uint32_t mine) {
+#ifdef PTX_AVX512
+  const __m512i low = _mm512_loadu_si512(at), high = _mm512_loadu_si512(at + 16), one = _mm512_set1_epi32(16);
+  const auto apart = [&](__m512i some) {
+    return _mm512_cmpneq_epi32_mask(_mm512_xor_si512(some, _mm512_shuffle_epi32(some, _MM_PERM_ENUM(0xb1))), one) | _mm512_test_epi32_mask(some, _mm512_set1_epi32(15));
+  };
+  if (apart(low) | apart(high)) return false;
+  const auto pair = [&](unsigned k) { return reinterpret_cast<__m256i*>(all + at[2 * k] / 32 * 2); };
+  __m512i books[8], late = _mm512_setzero_si512(), held = _mm512_set1_epi32(int(kNever));
+  const __m512i writer = Judged::every(stamp, 0, 0, 0);
+#pragma GCC unroll 8
+  for (unsigned n = 0; n < 8; ++n) {
+    books[n] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(pair(2 * n))), _mm256_loadu_si256(pair(2 * n + 1)), 1);
+    late = _mm512_max_epu32(late, _mm512_xor_si512(books[n], writer)), held = _mm512_and_si512(held, books[n]);
+  }
+  if (_mm512_mask_cmpge_epu32_mask(0x9999, late, Judged::every(1, 0, 0, kByWords)) || Judged::held(held) != 0xf) return false;
+#pragma GCC unroll 8
+  for (unsigned n = 0; n < 8; ++n) {
+    const __m512i noted = Judged::noted_by(books[n], mine);
+    _mm256_storeu_si256(pair(2 * n), _mm512_castsi512_si256(noted)), _mm256_storeu_si256(pair(2 * n + 1), _mm512_extracti64x4_epi64(noted, 1));
+  }
+  return true;
+#else
+  return false;
+#endif
 }
 
 }  // namespace ptx
