@@ -74,8 +74,7 @@ void Layout::finish() {
   const auto fix = [&](Slot& slot) {
     if (slot.row >= kConstantRow) slot.row = slot.row - kConstantRow + kernel_.first_constant;
   };
-  for (std::vector<Slot>& pool : kernel_.pools)
-    for (Slot& slot : pool) fix(slot);
+  for (Slot& slot : kernel_.slots) fix(slot);
   for (Kernel::SpecialRow& special : kernel_.specials) special.row = special.row - kConstantRow + kernel_.first_constant;
 }
 

@@ -29,8 +29,9 @@ void branch_index(Warp& w, const Inst& i, uint32_t mask) {
     const uint32_t which = index[__builtin_ctz(left)];
     uint32_t same = 0;
     each_lane(left, [&](int l) { same |= uint32_t(index[l] == which) << l; });
-    if (which >= i.targets->size()) stop(i, w, "there is no label " + std::to_string(which));
-    split(w, same, (*i.targets)[which]);
+    const std::vector<uint32_t>& targets = w.block->kernel->target_lists[i.targets - 1];
+    if (which >= targets.size()) stop(i, w, "there is no label " + std::to_string(which));
+    split(w, same, targets[which]);
     left &= ~same;
     if (!left) break;
   }
@@ -43,7 +44,7 @@ Handler bind_brx(Binding& b) {
   const auto found = b.kernel.function->targets.find(b.operand(1).name);
   if (found == b.kernel.function->targets.end()) b.refuse("no .branchtargets " + b.operand(1).name);
   b.kernel.target_lists.emplace_back(found->second.begin(), found->second.end());
-  b.out.targets = &b.kernel.target_lists.back();
+  b.out.targets = uint32_t(b.kernel.target_lists.size());
   b.out.own_flow = true;
   return branch_index;
 }

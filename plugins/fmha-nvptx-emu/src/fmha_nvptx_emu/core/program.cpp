@@ -37,9 +37,7 @@ void decode(Kernel& kernel, const Function& f) {
       throw failed(fault.why);
     }
     out.dests = uint8_t(b.dests.size()), out.sources = uint8_t(b.sources.size());
-    b.dests.insert(b.dests.end(), b.sources.begin(), b.sources.end());
-    kernel.pools.push_back(std::move(b.dests));
-    out.slots = kernel.pools.back().data();
+    for (const std::vector<Slot>* some : {&b.dests, &b.sources}) kernel.slots.insert(kernel.slots.end(), some->begin(), some->end());
   }
   static const Statement leave{0, "ret;", nullptr, false, "ret", "ret", {}, {}};
   Inst& last = kernel.code.back();
@@ -47,6 +45,8 @@ void decode(Kernel& kernel, const Function& f) {
   Binding b{kernel, layout, leave, last, {}, {}, {}};
   last.cls = Class::Branch;
   last.run = opcode_named("ret")->bind(b);
+  const Slot* slots = kernel.slots.data();
+  for (Inst& i : kernel.code) i.slots = slots, slots += i.dests + i.sources;
   find_certain(kernel);
   share_rows(kernel);
   layout.finish();

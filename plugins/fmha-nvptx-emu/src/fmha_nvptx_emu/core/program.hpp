@@ -24,7 +24,7 @@ enum class Class : uint8_t {
   Integer, Float, Convert, Special, Move, Matrix, Shared, Global, Local, Param, Async, Atomic, Barrier, Shuffle, Branch, Count
 };
 
-struct Inst {
+struct alignas(64) Inst {  // a line of the cache: a kernel's loops have thousands
   Handler run = nullptr;
   const Slot* slots = nullptr;  // destinations first, then sources
   uint8_t dests = 0, sources = 0;
@@ -40,17 +40,18 @@ struct Inst {
   Slot guard{0, 0};
   uint32_t target = 0;
   int64_t imm = 0;        // memory: the offset of the address
-  uint32_t flops = 0;     // of a warp
   const Statement* at = nullptr;
-  const std::vector<uint32_t>* targets = nullptr;
+  uint32_t flops = 0;     // of a warp
+  uint32_t targets = 0;   // brx: the number of its list, counted from 1
 };
+static_assert(sizeof(Inst) == 64);
 
 struct Kernel {
   std::string name;
   const Function* function = nullptr;
   std::vector<Inst> code;
-  std::deque<std::vector<Slot>> pools;
-  std::deque<std::vector<uint32_t>> target_lists;
+  std::vector<Slot> slots;  // of all instructions, one behind the other
+  std::vector<std::vector<uint32_t>> target_lists;
   uint32_t rows = 0, ids = 1;
   std::vector<uint32_t> defined_at_first;  // by id: all lanes of registers that are certain
   uint32_t first_constant = 0;      // row

@@ -98,9 +98,8 @@ void share_rows(Kernel& kernel) {
   std::vector<Life> lives(kernel.ids);
   std::vector<uint32_t> row(kernel.ids + 1, kernel.rows);
   const auto each_slot = [&](auto f) {
-    for (std::vector<Slot>& pool : kernel.pools)
-      for (Slot& slot : pool)
-        if (slot.id) f(slot);
+    for (Slot& slot : kernel.slots)
+      if (slot.id) f(slot);
     for (Inst& i : kernel.code)
       if (i.guarded) f(i.guard);
   };

@@ -10,7 +10,7 @@ template <class F> void each_next(const Kernel& kernel, uint32_t pc, F f) {
   if (i.cls != Class::Branch || i.guarded) f(pc + 1);
   if (i.cls != Class::Branch) return;
   if (i.targets)
-    for (const uint32_t target : *i.targets) f(target);
+    for (const uint32_t target : kernel.target_lists[i.targets - 1]) f(target);
   else if (i.at->root == "bra") f(i.target);
 }
 
