@@ -20,12 +20,32 @@ uint32_t Writers::write_lanes(uint32_t block, uint32_t lanes, const uint64_t* at
   for (uint32_t left = lanes; left; left &= left - 1) __builtin_prefetch(reinterpret_cast<const void*>(at[__builtin_ctz(left)]), 1);
   std::lock_guard lock(mutex_);
   uint32_t found = 0;
-  for (uint32_t left = lanes; left; left &= left - 1) {
-    const int lane = __builtin_ctz(left);
-    other[lane] = write_one(block, at[lane], bytes, values[lane]);
-    found |= uint32_t(other[lane] >= 0) << lane;
+  for (uint32_t left = lanes; left;) {
+    const unsigned lane = unsigned(__builtin_ctz(left));
+    unsigned end = lane + 1;  // of lanes whose bytes lie one behind the other
+    while (end < 32 && left >> end & 1 && at[end] == at[end - 1] + bytes) ++end;
+    const bool plain = write_pieces(block, at[lane], (end - lane) * bytes);
+    for (unsigned l = lane; l < end; ++l) {
+      if (plain) std::memcpy(reinterpret_cast<void*>(at[l]), values[l], bytes);
+      else other[l] = write_one(block, at[l], bytes, values[l]), found |= uint32_t(other[l] >= 0) << l;
+    }
+    left = end < 32 ? left >> end << end : 0;
   }
   return found;
+}
+
+// The block becomes the writer of whole pieces, if it is the first of all; false: some may be its own now, as when it writes them one by one.
+bool Writers::write_pieces(uint32_t block, uint64_t address, uint64_t bytes) {
+  if (emulation::careful || (address | bytes) % 16) return false;
+  for (uint64_t first = address / 16, end = first + bytes / 16, stop; first < end; first = stop) {
+    stop = std::min(end, (first / 256 + 1) * 256);
+    if (!page_ || page_number_ != first / 256) page_ = &pages_[first / 256], page_number_ = first / 256;
+    uint32_t *const piece = page_->pieces + first % 256, others = 0;
+    for (uint64_t k = 0; k < stop - first; ++k) others |= uint32_t(piece[k] && piece[k] != block + 1);
+    if (others) return false;
+    std::fill_n(piece, stop - first, block + 1);
+  }
+  return true;
 }
 
 int64_t Writers::write_one(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values) {

@@ -36,6 +36,7 @@ class Writers {
   void meet(uint32_t block, uint64_t address);  // an atomic operation on a lock or counter
 
  private:
+  bool write_pieces(uint32_t block, uint64_t address, uint64_t bytes);
   int64_t write_one(uint32_t block, uint64_t address, uint64_t bytes, const uint8_t* values);
 
   std::mutex mutex_;

@@ -115,12 +115,15 @@ void Mbarriers::note_remote(const Warp& from, Mbarrier& m, uint32_t commit) cons
   m.remote_cluster = from.block->cluster->phase(), m.remote_rank = from.block->rank;
 }
 
+bool Mbarriers::known(const Warp& w, const Mbarrier& m) {
+  return m.by == w.index || w.known[m.by] >= m.since || (m.cluster_phase && w.cluster_passed >= m.cluster_phase);
+}
+
 Mbarrier* Mbarriers::find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote) {
   const auto found = all_.find(at);
   if (found != all_.end() && found->second.valid) {
     const Mbarrier& m = found->second;
-    const bool passed = m.cluster_phase && w.cluster_passed >= m.cluster_phase;
-    if (!remote && m.by != w.index && w.known[m.by] < m.since && !passed)
+    if (!remote && !known(w, m))
       misuse(w, i, lane, "warp " + std::to_string(m.by) + " initialised " + at_text(at) + ", with no barrier between");
     return &found->second;
   }

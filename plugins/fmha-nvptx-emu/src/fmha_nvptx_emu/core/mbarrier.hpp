@@ -55,6 +55,7 @@ class Mbarriers {
   void order_inits(const Warp& w, uint32_t phase);
   // nullptr, with a finding, if there is none at the address. Also reports one whose initialisation does not lie before.
   Mbarrier* find(Warp& w, const Inst& i, int lane, uint32_t at, bool remote = false);  // remote: of another block
+  static bool known(const Warp& w, const Mbarrier& m);  // its initialisation lies before
   void arrive(Warp& w, const Inst& i, int lane, Mbarrier& m, uint32_t count, bool drop, bool releases);
   void expect(Warp& w, const Inst& i, int lane, Mbarrier& m, int64_t bytes);  // negative: complete_tx
   // Before an arrival by a warp of another block; `commit`: the stamp of a commit as this block knows it, or 0.

@@ -3,6 +3,7 @@
 #include "binding.hpp"
 #include "convert_narrow.hpp"
 #include "floats.hpp"
+#include "widened.hpp"
 
 namespace ptx {
 
@@ -186,8 +187,24 @@ template <class H> void half_from_f32(Warp& w, const Inst& i, uint32_t mask) {
   if (how == 0) map1<uint32_t, float>(w, i, mask, [](float a) { return half_bits<H>(a, 0); });
   else map1<uint32_t, float>(w, i, mask, [how](float a) { return half_bits<H>(a, how); });
 }
+#ifdef PTX_AVX512
+void halves_by_vectors(Warp& w, const Inst& i) {
+  const auto half = [&](unsigned source, unsigned z) {
+    const __m512 x = _mm512_loadu_ps(lanes_of<float>(w, i.slots[source]) + 16 * z);
+    const __m512i bits = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return _mm512_mask_mov_epi32(bits, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(kHalfNan));
+  };
+  for (unsigned z = 0; z < 2; ++z) {
+    const __m512i low = half(2, z);
+    _mm512_storeu_si512(lanes_of<uint32_t>(w, i.slots[0]) + 16 * z, _mm512_or_si512(_mm512_slli_epi32(half(1, z), 16), low));
+  }
+}
+#endif
 template <class H> void halves_from_f32(Warp& w, const Inst& i, uint32_t mask) {  // the first source is the upper half
   const int64_t how = i.imm;
+#ifdef PTX_AVX512
+  if (std::is_same_v<H, f16> && how == 0 && mask == kAll && !emulation::careful) return halves_by_vectors(w, i);
+#endif
   if (how == 0) map2<uint32_t, float, float>(w, i, mask, [](float a, float b) { return half_bits<H>(a, 0) << 16 | half_bits<H>(b, 0); });
   else map2<uint32_t, float, float>(w, i, mask, [how](float a, float b) { return half_bits<H>(a, how) << 16 | half_bits<H>(b, how); });
 }

@@ -1,5 +1,7 @@
 // Floating point. Source: PTX ISA 9.1, 9.7.3 (f32, f64) and 9.7.4 (half precision). The approximations are rounded
 // correctly, which their documented bounds allow. `.ftz` flushes the inputs and the result of its own instruction.
+#include <bit>
+
 #include "binding.hpp"
 #include "contract.hpp"
 #include "floats.hpp"
@@ -14,9 +16,11 @@ struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } }
 struct Div { template <class T> T operator()(T a, T b) const { return a / b; } };
 template <bool nan, bool larger> struct Pick {  // without .NaN, a number wins over NaN; +0 > -0
   template <class T> T operator()(T a, T b) const {
-    if (a != a || b != b) return nan || (a != a && b != b) ? std::numeric_limits<T>::quiet_NaN() : a != a ? b : a;
-    if (a == b) return std::signbit(a) == larger ? b : a;
-    return (a < b) == larger ? b : a;
+    using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    if (nan && (a != a || b != b)) return std::numeric_limits<T>::quiet_NaN();
+    const Bits x = std::bit_cast<Bits>(a), y = std::bit_cast<Bits>(b);
+    const Bits one = (larger ? a > b : a < b) | (b != b) ? x : y;
+    return std::bit_cast<T>(a == b ? (larger ? x & y : x | y) : one);  // equal ones differ by the sign of zero alone
   }
 };
 struct Neg { template <class T> T operator()(T a) const { return -a; } };

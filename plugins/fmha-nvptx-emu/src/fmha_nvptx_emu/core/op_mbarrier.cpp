@@ -90,15 +90,20 @@ void wait(Warp& w, const Inst& i, uint32_t mask) {
   uint32_t done = 0;
   const uint64_t failed = w.polled;
   const Slot operand = i.slots[2];
+  Mbarrier* m = nullptr;
+  uint64_t at = 0;
+  bool given = false;  // what lies before its last phase
   if (w.block->checks) require_defined(w, i, operand, mask, "which phase is waited for");
   each_lane(places(w, i, i.slots[1], mask, a), [&](int l) {
-    Mbarrier* m = w.block->mbarriers.find(w, i, l, uint32_t(a.at[l]));
+    const bool again = m && a.at[l] == at && Mbarriers::known(w, *m);  // mostly all lanes ask for one phase
+    if (!again) m = w.block->mbarriers.find(w, i, l, uint32_t(at = a.at[l])), given = false;
     if (!m) return void(done |= 1u << l);  // reported; else nobody ever goes on
     bool over;
     if (i.target & kParity) over = (m->phase & 1) != (value(w, operand, l) & 1);
     else over = m->phase != uint32_t(reinterpret_cast<const uint64_t*>(w.row(operand))[l] >> 32);
     done |= uint32_t(over) << l;
-    if (over) i.target & kRelaxed ? m->complete.give_tensor(w) : m->complete.give(w);
+    if (over && !given) i.target & kRelaxed ? m->complete.give_tensor(w) : m->complete.give(w);
+    given |= over;
     if (!over) w.polled = uint64_t(m->phase + 1) << 32 | a.at[l];
   });
   if (done != mask && w.polled == failed && i.target & kSuspends && !w.block->cluster->late()) {

@@ -119,14 +119,14 @@ void load_param(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t 
   const uint32_t good = limited_lanes(w, i, mask, a, bytes, parameters.size(), "parameter");
   w.block->counts.param_read += bytes;
   const uint64_t first = a.at[__builtin_ctz(mask)];
-  bool same = mask == kAll && good == kAll && plain(i);
-  for (int l = 0; same && l < 32; ++l) same = a.at[l] == first;
-  for (unsigned k = 0; same && k < i.count; ++k) {  // mostly all lanes read one parameter
-    const uint8_t* from = parameters.data() + first + k * i.width;
-    if (i.width == 8) std::fill_n(lanes_of<uint64_t>(w, i.slots[k]), 32, *reinterpret_cast<const uint64_t*>(from));
-    else std::fill_n(lanes_of<uint32_t>(w, i.slots[k]), 32, *reinterpret_cast<const uint32_t*>(from));
+  uint64_t apart = ~uint64_t(mask & good) & kAll;
+  for (int l = 0; l < 32; ++l) apart |= a.at[l] ^ first;
+  for (unsigned k = 0; !apart && k < i.count; ++k) {  // mostly all lanes read one parameter
+    put(w, i, k, 0, parameters.data() + first + k * i.width);
+    if (i.width == 8 || i.wide >> k & 1) std::fill_n(lanes_of<uint64_t>(w, i.slots[k]), 32, lanes_of<uint64_t>(w, i.slots[k])[0]);
+    else std::fill_n(lanes_of<uint32_t>(w, i.slots[k]), 32, lanes_of<uint32_t>(w, i.slots[k])[0]);
   }
-  if (same) return define_all(w, i, kAll, mask);
+  if (!apart) return define_all(w, i, kAll, mask);
   const uint8_t none[32] = {};
   each_lane(mask, [&](int l) {
     for (unsigned k = 0; k < i.count; ++k) put(w, i, k, l, (good >> l & 1 ? parameters.data() + a.at[l] : none) + k * i.width);
