@@ -120,7 +120,8 @@ inline void product_by_lanes(Rows d, Rows in, LeftOperands& kept) {
         __m512 right[2];
         for (unsigned c = 0; c < 2; ++c) right[c] = _mm512_permutex2var_ps(b[h][0], _mm512_load_si512(kColumnLanes.at[from][c]), b[h][1]);
         for (unsigned r = 0; r < 4; ++r) {
-          const __m512 a = _mm512_load_ps((*left)[r / 2][r % 2]);
+          __m512 a = _mm512_load_ps((*left)[r / 2][r % 2]);
+          asm("" : "+v"(a));  // else it is loaded for each of the two products, and loads are what limits them
           for (unsigned c = 0; c < 2; ++c) sums[r / 2 * 2 + c][r % 2] = _mm512_fmadd_ps(a, right[c], sums[r / 2 * 2 + c][r % 2]);
         }
       }

@@ -46,7 +46,8 @@ void multiply_by_lanes(const uint8_t (*tile_a)[32], const uint8_t (*tile_b)[32],
       for (unsigned c = 0; c < 2; ++c) b[c] = _mm512_broadcast_f32x4(_mm_load_ps(right[c][k / 16][k % 4] + k % 16 / 4 * 4));
       for (unsigned side = 0; side < 2; ++side)
         for (unsigned z = 0; z < 2; ++z) {
-          const __m512 a = _mm512_load_ps(left[k][side][z]);
+          __m512 a = _mm512_load_ps(left[k][side][z]);
+          asm("" : "+v"(a));  // else it is loaded for each of the two products, and loads are what limits them
           for (unsigned c = 0; c < 2; ++c) sums[2 * side + c][z] = _mm512_fmadd_ps(a, b[c], sums[2 * side + c][z]);
         }
     }
