@@ -28,15 +28,29 @@ struct Fma {
   static double exact(double a, double b, double c, int round) { return odd_sum(a * b, c, round); }
 };
 
-// out = op(in) in a rounding mode; NaNs are final.
-template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&in)[N], int round, int lanes) {
+template <class Op, bool Flush, int N> inline void nearest32(uint32_t* out, const Fetched (&in)[N], int lanes) {
+  const auto given = [](uint32_t x) { return as_float(Flush ? flushed32(x) : x); };
   const uint32_t *a = in[0].x, *b = in[1].x, *c = in[N - 1].x;
-  if (round == kNearest) {
-    EMU_LANES_OF(lanes) {
-      if constexpr (N == 2) out[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l])));
-      else out[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l]), as_float(c[l])));
-    }
-  } else {
+  EMU_LANES_OF(lanes) {
+    uint32_t result;
+    if constexpr (N == 2) result = bits_of(Op::at(given(a[l]), given(b[l])));
+    else result = bits_of(Op::at(given(a[l]), given(b[l]), given(c[l])));
+    out[l] = Flush ? flushed32(result) : result;
+  }
+}
+
+// MODE has the sources and the results of binary32 flushed, which compute32 does in one pass where it rounds to nearest; omod has to
+// see the results as they were.
+inline bool flushes_all32(const Wave& w, const Inst& i) {
+  return w.mode.flush_in32() && w.mode.flush_out32() && w.mode.round32() == kNearest && !i.mod.omod;
+}
+
+// out = op(in) in a rounding mode; NaNs are final. `flush`: of flushes_all32.
+template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&in)[N], int round, int lanes, bool flush = false) {
+  const uint32_t *a = in[0].x, *b = in[1].x, *c = in[N - 1].x;
+  if (flush) nearest32<Op, true>(out, in, lanes);
+  else if (round == kNearest) nearest32<Op, false>(out, in, lanes);
+  else {
     for (int l = 0; l < lanes; ++l) {
       double exact;
       if constexpr (N == 2) exact = Op::exact(as_float(a[l]), as_float(b[l]), round);

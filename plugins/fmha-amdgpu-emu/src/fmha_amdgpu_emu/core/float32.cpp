@@ -28,11 +28,12 @@ template <int N, bool Accumulates> void fetch_all(Wave& w, const Inst& i, Fetche
 
 template <class Op, int N, bool Accumulates = false, bool Dx9 = false> void arithmetic(Wave& w, const Inst& i) {
   Fetched in[N];
-  fetch_all<N, Accumulates>(w, i, in, w.mode.flush_in32());
+  const bool all = !Dx9 && flushes_all32(w, i);
+  fetch_all<N, Accumulates>(w, i, in, !all && w.mode.flush_in32());
   if constexpr (Dx9) zero_wins(in[0], in[1]);
   Row out;
-  compute32<Op>(out.x, in, w.mode.round32(), w.lanes);
-  finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
+  compute32<Op>(out.x, in, w.mode.round32(), w.lanes, all);
+  finish32(w, i, out.x, !all && w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }
 

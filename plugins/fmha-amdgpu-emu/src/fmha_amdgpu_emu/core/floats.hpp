@@ -104,7 +104,14 @@ inline void floats_to_halves(uint32_t* to, const float* x, int round = kNearest)
 
 inline bool any_nan32(const uint32_t* x, int lanes) {
   uint32_t any = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < lanes; k += 16) {
+    const __m512 row = _mm512_loadu_ps(x + k);
+    any |= _mm512_cmp_ps_mask(row, row, _CMP_UNORD_Q);
+  }
+#else
   EMU_LANES_OF(lanes) any |= uint32_t((x[l] & 0x7fffffff) > kInfinity32);
+#endif
   return any;
 }
 

@@ -105,6 +105,20 @@ void swizzle(Wave& w, const Inst& i) {
 
 // Groups of 16 lanes read a matrix of 16 columns: a lane's bytes are 64 or 96 bits of one row, 16 columns make a row.
 // Lane l of the group receives column l: element e of it is in row e.
+#if defined(__AVX512F__)
+// Four rows of 16 bits, of four lanes each, for each group. With all lanes inside, they need no room of their own.
+void transpose_halves(Wave& w, const Inst& i, const uint8_t* lds, const uint32_t* at) {
+  const auto row = [&](int lane) {
+    uint64_t part[4];
+    for (int l = 0; l < 4; ++l) std::memcpy(part + l, lds + at[lane + l], sizeof part[l]);
+    return _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_setr_epi64x(int64_t(part[0]), int64_t(part[1]), int64_t(part[2]), int64_t(part[3])));
+  };
+  for (int group = 0; group < kLanes; group += 16)
+    for (int d = 0; d < 2; ++d)
+      _mm512_storeu_si512(w.v[i.op[0].reg + d].x + group,
+                          _mm512_or_si512(row(group + 8 * d), _mm512_maskz_slli_epi32(0xffff, row(group + 8 * d + 4), 16)));
+}
+#endif
 template <int Bits, int Dwords> void read_transposed(Wave& w, const Inst& i) {
   constexpr int elements = 32 * Dwords / Bits;  // in a lane: rows
   constexpr int lanes_a_row = 16 / elements;
@@ -112,6 +126,13 @@ template <int Bits, int Dwords> void read_transposed(Wave& w, const Inst& i) {
   addresses(w, i, 1, uint32_t(i.mod.offset), at);
   Access access(w, i);
   const uint64_t mask = w.exec(), inside = access.reads(mask, at, 4 * Dwords);
+#if defined(__AVX512F__)
+  if (Bits == 16 && Dwords == 2 && inside == ~0ull && !emulation::careful) {
+    transpose_halves(w, i, access.bytes_at(0), at);
+    count_read(w, i, at, mask, 4 * Dwords);
+    return access.issued(&i.op[0], Dwords);
+  }
+#endif
   uint32_t read[kLanes][Dwords] = {};
   each_lane(inside, [&](int l) { std::memcpy(read[l], access.bytes_at(at[l]), sizeof read[l]); });
   if constexpr (Bits == 8 || Bits == 16) {  // elements of the 16 columns lie side by side, row after row

@@ -117,19 +117,20 @@ struct ShiftRight {
 
 // ---- binary32 pairs ----
 
-void fetch_single(Wave& w, const Inst& i, int k, int high, Fetched& f) {
+void fetch_single(Wave& w, const Inst& i, int k, int high, bool flush, Fetched& f) {
   const bool second = (high ? i.mod.op_sel_hi : i.mod.op_sel) >> k & 1;
   f.x = whole_source(w, i, k, f.room, second);
-  edit32(f, (high ? i.mod.neg_hi : i.mod.neg_lo) >> k & 1, false, w.mode.flush_in32(), w.lanes);
+  edit32(f, (high ? i.mod.neg_hi : i.mod.neg_lo) >> k & 1, false, flush, w.lanes);
 }
 
 template <class Op, int N> void pair_arithmetic(Wave& w, const Inst& i) {
   Row part[2];
+  const bool all = flushes_all32(w, i);
   for (int high = 0; high < 2; ++high) {
     Fetched in[N];
-    for (int k = 0; k < N; ++k) fetch_single(w, i, k, high, in[k]);
-    compute32<Op>(part[high].x, in, w.mode.round32(), w.lanes);
-    finish32(w, i, part[high].x, w.mode.flush_out32(), true);
+    for (int k = 0; k < N; ++k) fetch_single(w, i, k, high, !all && w.mode.flush_in32(), in[k]);
+    compute32<Op>(part[high].x, in, w.mode.round32(), w.lanes, all);
+    finish32(w, i, part[high].x, !all && w.mode.flush_out32(), true);
   }
   whole_commit(w, i, part[0].x, 0);
   whole_commit(w, i, part[1].x, 1);
