@@ -4,6 +4,8 @@
 #include "global.hpp"
 #include "tables.hpp"
 
+#include <algorithm>
+
 namespace emu {
 
 namespace {
@@ -32,6 +34,8 @@ void dword_addresses(const BufferAccess& access, int d, Addresses& a) {
 // write nothing.
 template <Part P, class F> void moves(Wave& w, const Inst& i, BufferAccess& access, bool write, F move) {
   const uint64_t exec = access.addresses.mask;
+  if (!write)  // the data arrives while the lanes are looked at; of neighbours that share 16 bytes, one asks
+    for (int l = 0; l < w.lanes; l += std::max(1, 4 / dwords_of(P))) __builtin_prefetch(reinterpret_cast<const void*>(access.addresses.at[l]));
   if (access.scratch) {
     Addresses a = access.offsets;
     a.mask = access.every;

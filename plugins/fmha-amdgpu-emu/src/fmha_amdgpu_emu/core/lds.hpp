@@ -41,10 +41,7 @@ class Access {
   template <uint32_t Bytes> void write(uint64_t mask, const uint32_t* at, const void* values) {
     const uint64_t inside = bounded(mask, at, Bytes, "written");
     const uint8_t* from = static_cast<const uint8_t*>(values);
-    uint64_t changed = 0;
-    each_lane(inside, [&](int l) {
-      changed |= uint64_t(std::memcmp(bytes_at(at[l]), from + l * Bytes, Bytes) != 0) << l;
-    });
+    const uint64_t changed = changes_by<Bytes>(inside, at, from);
     if (tracked_) {
       lds_written(wave_, inst_, changed, at, Bytes, sequence_, false);
       lds_rewritten(wave_, inst_, inside & ~changed, at, Bytes, sequence_);
@@ -84,6 +81,21 @@ class Access {
     bad &= mask;
     if (bad) [[unlikely]] report(bad, at, bytes, how);
     return mask & ~bad;
+  }
+
+  // The lanes whose bytes there are others.
+  template <uint32_t Bytes> uint64_t changes_by(uint64_t mask, const uint32_t* at, const uint8_t* values) {
+    uint64_t out = 0;
+#if defined(__AVX512F__)
+    for (int k = 0; Bytes == 4 && k < kLanes; k += 16) {
+      const __mmask16 some = __mmask16(mask >> k);
+      const __m512i there = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), some, _mm512_loadu_si512(at + k), lds_.data(), 1);
+      out |= uint64_t(_mm512_mask_cmpneq_epi32_mask(some, there, _mm512_loadu_si512(values + 4 * k))) << k;
+    }
+    if (Bytes == 4) return out;
+#endif
+    each_lane(mask, [&](int l) { out |= uint64_t(std::memcmp(bytes_at(at[l]), values + l * Bytes, Bytes) != 0) << l; });
+    return out;
   }
 
   void report(uint64_t bad, const uint32_t* at, uint32_t bytes, const char* how) {

@@ -122,8 +122,8 @@ void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mas
 using Four = uint32_t __attribute__((vector_size(16), aligned(4), may_alias));
 inline Four four(const uint32_t* at) { return *reinterpret_cast<const Four*>(at); }
 
-// Every read of any word of the piece came before.
-inline bool after_readers(const Wave& w, uint32_t piece) {
+// Not zero where a read of a word of the piece came not before.
+inline Four late_readers(const Wave& w, uint32_t piece) {
   const LdsBooks& books = w.group->books;
   const uint32_t* const before = w.track.read_before.data();
   const uint32_t* const read = books.readers.data() + size_t(piece) * books.waves;
@@ -132,7 +132,7 @@ inline bool after_readers(const Wave& w, uint32_t piece) {
   if (books.read_apart[piece])
     for (size_t k = 0; k < books.word_readers.size() / books.size; ++k)
       late |= Four(four(books.word_readers.data() + k * books.size + 4 * piece) > Four{} + before[k]);
-  return !(late[0] | late[1] | late[2] | late[3]);
+  return late;
 }
 
 // ---- single words: the definition of each access ----
@@ -205,10 +205,12 @@ bool read_pieces(const Wave& w, uint32_t piece, uint32_t count) {
 bool write_pieces(Wave& w, uint32_t piece, uint32_t count, const Issued& op) {
   LdsBooks::Word* const of = w.group->books.pieces.data() + piece;
   bool sound = true;
+  Four late{};
   for (uint32_t k = 0; k < count; ++k)
-    sound &= of[k].written != LdsBooks::kApart && after(w, of[k], op) && after_readers(w, piece + k);
-  if (!sound) return false;
-  std::fill_n(of, count, LdsBooks::Word{op.sequence, uint8_t(w.index), op.to_lds, 0xf, 0xf, false, 0});
+    sound &= of[k].written != LdsBooks::kApart && after(w, of[k], op), late |= late_readers(w, piece + k);
+  if (!sound || (late[0] | late[1] | late[2] | late[3])) return false;
+  const LdsBooks::Word mine{op.sequence, uint8_t(w.index), op.to_lds, 0xf, 0xf, false, 0};
+  for (uint32_t k = 0; k < count; ++k) std::memcpy(of + k, &mine, sizeof mine);  // at once: assigned, it goes byte by byte
   return true;
 }
 
@@ -275,19 +277,35 @@ inline void each_piece(uint64_t mask, const uint32_t* addresses, uint32_t bytes,
   }
 }
 
-// read_pieces for lanes that each have one, from a whole one's first eight bytes.
-inline bool all_readable(const Wave& w, uint64_t mask, const uint32_t* addresses) {
+// The addresses of the pieces that the lanes of the mask have as wholes, each its own or neighbours one together; their number, 0: other parts.
+inline int pieces_of(uint64_t mask, const uint32_t* addresses, uint32_t bytes, const uint32_t*& at, uint32_t (&room)[kLanes]) {
+  if (emulation::careful || (bytes != 4 && bytes != 8 && bytes != 16)) return 0;
+  const uint64_t firsts = bytes == 4 ? 0x1111111111111111 : bytes == 8 ? 0x5555555555555555 : ~0ull, of = mask & firsts;
+  const int count = std::popcount(of);
+  if (!aligned(of, addresses, 16) || std::popcount(mask) != count * int(16 / bytes)) return 0;
+  if (bytes == 16 && !(mask & (mask + 1))) return at = addresses, count;
+  if (bytes != 16 && (followers(mask, addresses, bytes) & ~firsts) != (mask & ~firsts)) return 0;
+  at = room;
+  each_lane(of, [&, next = 0](int l) mutable { room[next++] = addresses[l]; });
+  return count;
+}
+
+// read_pieces for some anywhere. Mostly all of them were written before what the wave knows of the last wave.
+inline bool all_readable(const Wave& w, const uint32_t* at, int count) {
   const auto* const pieces = reinterpret_cast<const uint8_t*>(w.group->books.pieces.data());
-  const uint32_t* const before = w.track.written_before[0].data();
-  static_assert(sizeof(LdsBooks::Word) == 16 && offsetof(LdsBooks::Word, writer) == 4 && offsetof(LdsBooks::Word, written) == 6);
-  uint32_t doubt = 0;
-  each_lane(mask, [&](int l) {
-    uint64_t last;
-    std::memcpy(&last, pieces + addresses[l], sizeof last);
-    doubt |= (uint32_t(last >> 48) & 0xff) ^ 0xf;
-    doubt |= uint32_t(last) > before[last >> 32 & 0x1ff];  // by writer and to_lds
-  });
-  return !doubt;
+  static_assert(sizeof(LdsBooks::Word) == 16 && offsetof(LdsBooks::Word, to_lds) == 5 && offsetof(LdsBooks::Word, written) == 6);
+  Four any{}, all = ~any, most{};  // of the first: when it was written, then writer, to_lds and what was written
+  for (int k = 0; k < count; ++k) {
+    const Four last = four(reinterpret_cast<const uint32_t*>(pieces + at[k]));
+    any |= last, all &= last, most = last > most ? last : most;
+  }
+  if ((any[1] >> 16 & 0xff) != 0xf || (all[1] >> 16 & 0xff) != 0xf) return false;
+  uint32_t before = (any[1] ^ all[1]) & 0xff00 ? 0 : ~0u;
+  for (const auto& wave : w.group->waves) before = std::min(before, w.track.written_before[all[1] >> 8 & 1][wave->index]);
+  if (most[0] <= before) return true;
+  bool sound = true;
+  for (int k = 0; k < count; ++k) sound &= after(w, w.group->books.pieces[at[k] / 16], {});
+  return sound;
 }
 
 // The same for lanes that each have whole words, all in one piece.
@@ -327,8 +345,12 @@ void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, 
   LdsBooks& books = w.group->books;
   uint32_t* const mine = books.readers.data() + w.index;
   const auto mark = [=, of_piece = size_t(books.waves)](uint32_t piece) { mine[piece * of_piece] = sequence << 4 | 0xf; };
-  if (bytes == 16 && !emulation::careful && aligned(mask, addresses, 16) && all_readable(w, mask, addresses))
-    return each_lane(mask, [=](int l) { mark(addresses[l] / 16); });
+  uint32_t room[kLanes];
+  const uint32_t* at = nullptr;
+  if (const int count = pieces_of(mask, addresses, bytes, at, room); count && all_readable(w, at, count)) {
+    for (int k = 0; k < count; ++k) mark(at[k] / 16);
+    return;
+  }
   if ((bytes == 4 || bytes == 8) && !emulation::careful && !(followers(mask, addresses, bytes)) && aligned(mask, addresses, bytes) &&
       all_words_readable(w, mask, addresses, bytes / 4))
     return each_lane(mask, [&](int l) {
