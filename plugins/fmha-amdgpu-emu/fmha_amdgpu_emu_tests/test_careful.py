@@ -25,8 +25,8 @@ SEEDS = {"gfx942": range(300), "gfx950": range(300, 450), "gfx1201": range(450, 
 
 
 def place(rng: random.Random, size: int) -> str:
-    """v1: where each lane accesses ``size`` bytes: a place of its own, or one that the lanes of other waves have too."""
-    lane = rng.choice(("v0", "v2"))
+    """v1: where each lane accesses ``size`` bytes: a place of its own, or one that lanes of other waves, or three of its neighbours, have too."""
+    lane = rng.choice(("v0", "v0", "v2", "v2", "v3"))
     return f"v_mul_u32_u24 v1, {size}, {lane}\nv_add_u32 v1, {size * rng.randrange(8)}, v1\nv_and_b32 v1, {TILE - size}, v1"
 
 
@@ -42,7 +42,7 @@ def statements(rng: random.Random) -> Iterator[str]:
         load, store = ACCESSES[size]
         some = rng.random() < 0.3
         if some:
-            yield f"s_bfm_b64 exec, {rng.randrange(1, 64)}, 0"
+            yield f"s_bfm_b64 exec, {rng.randrange(1, 64)}, {rng.choice((0, 0, 0, 5))}"
         match rng.randrange(9):
             case 0 | 1 | 2:
                 yield place(rng, size)
@@ -73,8 +73,8 @@ IN_GFX12: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 
 def program(arch: str, seed: int) -> str:
-    """A kernel. v0 is the work-item's number, v2 the lane's, v[4:7] are the values that are stored."""
-    begin = "s_mov_b32 m0, -1\nv_and_b32 v0, 0x3ff, v0\nv_and_b32 v2, 63, v0\n"
+    """A kernel. v0 is the work-item's number, v2 the lane's, v3 that of the first of four lanes, v[4:7] are the values that are stored."""
+    begin = "s_mov_b32 m0, -1\nv_and_b32 v0, 0x3ff, v0\nv_and_b32 v2, 63, v0\nv_and_b32 v3, 60, v2\n"
     values = "v_mov_b32 v4, v0\nv_mov_b32 v5, v2\nv_mov_b32 v6, 7\nv_mov_b32 v7, 7\n"
     text = begin + values + "\n".join(statements(random.Random(seed))) + "\ns_waitcnt lgkmcnt(0)\ns_endpgm"
     for pattern, instead in IN_GFX12 if arch in WAVE32 else ():

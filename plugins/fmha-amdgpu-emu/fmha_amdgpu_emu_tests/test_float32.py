@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fmha_amdgpu_emu_tests.support.float_cases import (
@@ -47,7 +48,20 @@ from fmha_amdgpu_emu_tests.support.float_reference import (
     scale,
 )
 from fmha_amdgpu_emu_tests.support.float_values import B32, Mode
-from fmha_amdgpu_emu_tests.support.harness import archs_of
+from fmha_amdgpu_emu_tests.support.harness import Snippets, archs_of
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_denormals_of_sources_or_results_alone(arch: str, tmp_path: Path) -> None:
+    """MODE has a bit for each: two small numbers give a denormal, and a denormal times a large one gives a normal number."""
+    snippets = Snippets(arch, tmp_path, {"mul": "v_mul_f32_e32 v3, v1, v2"})
+    sources = {
+        1: np.array([2.0**-100, 2.0**-140] * 32, np.float32).view(np.uint32),
+        2: np.array([2.0**-40, 2.0**100] * 32, np.float32).view(np.uint32),
+    }
+    for keeps, want in ((0, (0.0, 0.0)), (1, (0.0, 2.0**-40)), (2, (2.0**-140, 0.0)), (3, (2.0**-140, 2.0**-40))):
+        after = snippets.run("mul", v=sources, mode=Mode(arch, flush32=True).bits | keeps << 4)
+        assert tuple(after.v[3].view(np.float32)[:2]) == want, keeps
 
 
 def one_operand(form: Form) -> tuple[FloatInstruction, ...]:

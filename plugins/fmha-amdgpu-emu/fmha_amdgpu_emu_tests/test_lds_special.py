@@ -156,6 +156,22 @@ def test_transposed_reads(name: str, snippets: dict[str, Snippets]) -> None:
     assert np.array_equal(got, codes)
 
 
+def test_transposed_reads_of_some_lanes(snippets: dict[str, Snippets]) -> None:
+    """Lanes that are off keep their registers, and a row that they would read is zero to the others."""
+    off = 0x0000000F_FFFF0000
+    memory = np.arange(1, 521, dtype=np.uint16)
+    after = snippets["gfx950"].run(
+        "tr16",
+        v={1: np.arange(64, dtype=np.uint32) * 8, 4: 99, 5: 98},
+        exec=~off & (1 << 64) - 1,
+        lds=memory.view(np.uint8),
+    )
+    rows = memory[4 : 4 + 256].reshape(4, 4, 16).astype(np.uint32)
+    rows[2, 0] = 0  # of lanes 32 to 35
+    want = np.stack([rows[:, 0] | rows[:, 1] << 16, rows[:, 2] | rows[:, 3] << 16]).reshape(2, 64)
+    assert np.array_equal(after.v[4:6], np.where(bits(off), np.array([[99], [98]]), want))
+
+
 def element(words: Array, lane: Array, index: Array, width: int) -> Array:
     """An element, which may span two dwords."""
     padded = np.vstack([words, np.zeros((1, 64), np.uint32)]).astype(np.uint64)

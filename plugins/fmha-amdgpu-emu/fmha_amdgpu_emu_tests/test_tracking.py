@@ -309,6 +309,28 @@ v_and_b32 v5, 0xfc, v1
 )
 
 
+BOTH = (
+    LOADED[: LOADED.index("{wait}")]
+    + "{write} v1, v0 offset:256\n{ds0}\n{vm}\nv_lshlrev_b32 v5, 4, v0\nv_and_b32 v5, 0x1f0, v5\nds_read_b128 v[12:15], v5\n{ds0}"
+)
+
+
+def test_a_read_of_what_was_stored_and_loaded_to_lds(case: TrackedSnippets, tmp_path: Path) -> None:
+    """Of the pieces that lanes read, a load to LDS is outstanding for some, and the others are stored."""
+    if case.arch in WAVE32:
+        pytest.skip("no loads to LDS")
+    texts = {
+        name: BOTH.replace("{mask}", "0xfc").replace("{vm}", wait).format(**case.names)
+        for name, wait in (("waits", "s_waitcnt vmcnt(0)"), ("goes_on", ""))
+    }
+    code = kernels(case.arch, tmp_path, texts, lds=1024)
+    values = case.device.put(np.arange(1024, dtype=np.uint32))
+    for name, expected in (("waits", set()), ("goes_on", {"missing-wait"})):
+        observed = case.device.launch(code, name, struct.pack("<Q", values) + bytes(56), block=(64, 1, 1))
+        assert observed["status"] == 0, observed["fault"]
+        assert {finding["kind"] for finding in observed["findings"]} == expected, name
+
+
 def test_waves_that_load_the_same_to_lds(case: TrackedSnippets, tmp_path: Path) -> None:
     """Waves may load the same values to the same place, each with its own wait; different values are a race."""
     if case.arch in WAVE32:

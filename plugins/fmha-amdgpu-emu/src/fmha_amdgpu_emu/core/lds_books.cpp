@@ -299,13 +299,13 @@ inline bool all_readable(const Wave& w, const uint32_t* at, int count) {
     const Four last = four(reinterpret_cast<const uint32_t*>(pieces + at[k]));
     any |= last, all &= last, most = last > most ? last : most;
   }
-  if ((any[1] >> 16 & 0xff) != 0xf || (all[1] >> 16 & 0xff) != 0xf) return false;
-  uint32_t before = (any[1] ^ all[1]) & 0xff00 ? 0 : ~0u;
-  for (const auto& wave : w.group->waves) before = std::min(before, w.track.written_before[all[1] >> 8 & 1][wave->index]);
+  if ((all[1] >> 16 & 0xff) != 0xf) return false;
+  uint32_t before = ~0u;
+  for (const bool to_lds : {false, true})
+    for (size_t k = 0; (to_lds ? any : ~all)[1] >> 8 & 1 && k < w.group->waves.size(); ++k)
+      before = std::min(before, w.track.written_before[to_lds][w.group->waves[k]->index]);
   if (most[0] <= before) return true;
-  bool sound = true;
-  for (int k = 0; k < count; ++k) sound &= after(w, w.group->books.pieces[at[k] / 16], {});
-  return sound;
+  return std::all_of(at, at + count, [&](uint32_t one) { return after(w, w.group->books.pieces[one / 16], {}); });
 }
 
 // The same for lanes that each have whole words, all in one piece.
