@@ -300,13 +300,26 @@ bool SharedMemory::read_together(Warp& w, const Together& all, uint32_t& held) {
   return all.count;
 }
 
+// Whether the last writes of the words of a piece plainly lie before: a read of them reports nothing.
+bool SharedMemory::written_earlier(const Warp& w, uint32_t at, uint32_t bytes) const {
+  const Books& piece = pieces_[at / 16];
+  if (emulation::careful || at % 16 + bytes > 16) return false;
+  if (piece.state != kByWords) return earlier(w, piece.writer);
+  bool out = true;
+  for (uint32_t k = at % 16 / 4; 4 * k < at % 16 + bytes; ++k) out &= earlier(w, words_[at / 16].writer[k]);
+  return out;
+}
+
 uint32_t SharedMemory::read_lanes(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
   uint32_t whole = 0;
   if (const Together all(lanes, at, bytes); !emulation::careful && read_together(w, all, whole)) return all.lanes_of(whole);
   whole = 0;
-  for (uint32_t left = lanes; left; left &= left - 1) {
+  bool held = false, again = false;  // whether a lane's read finds nothing that it did not find for the lane before
+  for (uint32_t left = lanes, last = 0; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
-    whole |= uint32_t(read(w, i, lane, uint32_t(at[lane]), bytes)) << lane;
+    const uint32_t from = uint32_t(at[lane]);
+    if (!again || from != last) held = read(w, i, lane, last = from, bytes), again = written_earlier(w, from, bytes);
+    whole |= uint32_t(held) << lane;
   }
   return whole;
 }

@@ -77,6 +77,7 @@ class SharedMemory {
   bool join(uint32_t piece);
   uint32_t plain(const Warp& w, uint32_t& stamp);
   bool readable(Warp& w, uint32_t piece);
+  bool written_earlier(const Warp& w, uint32_t at, uint32_t bytes) const;
   static bool read_before(const Warp& w, uint32_t stamp);
   bool writable(const Warp& w, uint32_t piece, uint32_t stamp);
   bool write_together(Warp& w, const Together& all, uint32_t stamp, uint32_t state);
