@@ -193,3 +193,11 @@ def test_sums_of_several_threads_lose_nothing() -> None:
     body = "mov.u32 %r1, 0; L: red.global.add.f32 [%rd0], 0f3F800000; add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 50; @%p1 bra L;"
     assert launch(module(body), total, grid=(64, 1, 1), block=(256, 1, 1), threads=2, checks=False).fault is None
     assert total[0] == 64 * 256 * 50
+
+
+def test_lanes_that_read_different_places_of_the_parameters() -> None:
+    out = np.zeros(32, np.uint32)
+    half = "and.b32 %r2, %r0, 1; mul.wide.u32 %rd6, %r2, 4; mov.u64 %rd5, p0; add.s64 %rd5, %rd5, %rd6; ld.param.u32 %r5, [%rd5];"
+    seen = launch(module(half + "mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r5;"), out, block=(32, 1, 1))
+    assert (seen.fault, seen.findings) == (None, [])
+    assert (out == [out.ctypes.data >> 32 * (lane & 1) & 0xFFFFFFFF for lane in range(32)]).all()

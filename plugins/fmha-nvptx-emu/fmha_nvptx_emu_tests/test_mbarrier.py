@@ -51,6 +51,28 @@ def test_a_value_passes_from_warp_to_warp(count: int, arrive: str, seed: int) ->
     assert out.tolist() == [77] * 64
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_lanes_that_wait_for_two_mbarriers_know_what_lies_before_both(seed: int) -> None:
+    """The store lies between the arrivals at the two, for which even and odd lanes wait."""
+    two = INIT.replace("COUNT;", "1; @%p1 mbarrier.init.shared::cta.b64 [bar+8], 1;")
+    arrive = "@%p1 mbarrier.arrive.shared::cta.b64 _, [bar];"
+    passed = PASS_ON.replace("st.shared", arrive + " st.shared").replace("ARRIVE", arrive.replace("[bar]", "[bar+8]"))
+    lane = "and.b32 %r7, %r0, 1; shl.b32 %r7, %r7, 3; mov.u32 %r8, bar; add.u32 %r7, %r7, %r8;"
+    out, seen = run(two + lane + passed.replace("WAIT", wait(bar="%r7")) + OUT, seed=seed)
+    assert (seen.fault, seen.findings) == (None, [])
+    assert out.tolist() == [77] * 64
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_lane_that_asks_without_a_barrier_counts(seed: int) -> None:
+    """The other warp initialises it before or behind. Nothing arrived in the phase before, so nobody learns of it."""
+    ask = "@!%p2 mbarrier.test_wait.parity.shared::cta.b64 %p3, [bar], 1;"
+    _, seen = run(
+        INIT.replace("COUNT", "1").replace("bar.sync 0;", ask) + "mov.u32 %r5, 0; bar.sync 0;" + OUT, seed=seed
+    )
+    assert [(one["kind"], one["count"]) for one in seen.findings] == [("mbarrier-misuse", 32)]
+
+
 @pytest.mark.promise("A wait for an mbarrier is tried twice at most, unless nothing else can go on.")
 def test_a_wait_counts_twice_at_most_however_long_it_lasts() -> None:
     """The consumer comes first under some seeds. The work before the arrival is as long as many turns."""

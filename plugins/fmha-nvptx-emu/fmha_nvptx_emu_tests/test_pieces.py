@@ -97,6 +97,12 @@ def test_a_store_over_what_another_warp_reads(name: str, seed: int) -> None:
     assert right.findings == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_every_lane_that_reads_a_racing_word_counts(seed: int) -> None:
+    seen, _ = run("@!%p1 st.shared.u32 [tile], %r2; @%p1 ld.shared.u32 %r5, [tile];", seed=seed)
+    assert [(one["kind"], one["count"]) for one in seen.findings] == [("shared-race", 32)]
+
+
 COPY = "shl.b32 %r30, %r1, 4; add.s32 %r31, %r31, %r30; @!%p1 cp.async.cg.shared.global [%r31], [%rd0], 16; cp.async.commit_group;"
 
 

@@ -91,6 +91,7 @@ def found(it: Product, **changed: str) -> list[tuple[str, str]]:
 
 SHARED = small("f16", 16, Layout(128), Layout(128))
 REGISTERS = small("f16", 16, None, Layout(128))
+PLAIN = small("f16", 16, Layout(16), Layout(16))
 STORE = "st.shared.u32 [tile], %r0;"
 END = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
 OTHER = SHARED.instruction().replace(names(8), "{%a0, " + names(7, 101)[1:]).replace("%rd7, 1", "%rd7, 0")
@@ -105,6 +106,9 @@ PLANTED = {
     "sums that share one register with those before": (SHARED, {"behind": OTHER + "add.f32 %f1, %a103, %a103;" + END}, "missing-wait", "reads a register"),
     "an input overwritten before the wait": (REGISTERS, {"behind": "add.s32 %a129, %a129, 1;" + END}, "missing-wait", "writes a register"),
     "shared memory overwritten before the wait": (SHARED, {"behind": f"@%p1 {STORE}" + END}, "missing-wait", "no wgmma.wait_group lies between"),
+    "its second column of pieces overwritten before the wait": (
+        PLAIN, {"behind": "@%p1 st.shared.u32 [tile+128], %r0;" + END}, "missing-wait", "no wgmma.wait_group lies between",
+    ),
     "no wgmma.fence": (SHARED, {"before": ""}, "missing-fence", "no wgmma.fence"),
     "sums changed behind the fence": (SHARED, {"before": "wgmma.fence.sync.aligned; add.f32 %a3, %a3, %a3;"}, "missing-fence", "written before"),
     "no proxy fence": (

@@ -219,13 +219,13 @@ inline bool read_pairs([[maybe_unused]] Books* all, [[maybe_unused]] const uint3
   if (apart(low) | apart(high)) return false;
   const auto pair = [&](unsigned k) { return reinterpret_cast<__m256i*>(all + at[2 * k] / 32 * 2); };
   __m512i books[8], late = _mm512_setzero_si512(), held = _mm512_set1_epi32(int(kNever));
-  const __m512i writer = Judged::every(stamp, 0, 0, 0);
+  const __m512i writer = _mm512_set1_epi32(int(stamp));
 #pragma GCC unroll 8
   for (unsigned n = 0; n < 8; ++n) {
     books[n] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(pair(2 * n))), _mm256_loadu_si256(pair(2 * n + 1)), 1);
-    late = _mm512_max_epu32(late, _mm512_xor_si512(books[n], writer)), held = _mm512_and_si512(held, books[n]);
+    late = _mm512_or_si512(late, _mm512_xor_si512(books[n], writer)), held = _mm512_and_si512(held, books[n]);
   }
-  if (_mm512_mask_cmpge_epu32_mask(0x9999, late, Judged::every(1, 0, 0, kByWords)) || Judged::held(held) != 0xf) return false;
+  if (_mm512_mask_test_epi32_mask(0x1111, late, late) || Judged::held(held) != 0xf) return false;  // by words, a piece holds none
 #pragma GCC unroll 8
   for (unsigned n = 0; n < 8; ++n) {
     const __m512i noted = Judged::noted_by(books[n], mine);
