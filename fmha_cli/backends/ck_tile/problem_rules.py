@@ -103,7 +103,7 @@ def _pages_before_window(s: CkSituation, kernel: KernelSpec) -> Refusal | None:
 LIMITS = conditions(
     NAME,
     {
-        **together([*(f"K{number}" for number in range(320, 328)), "K331", "K332", "K333"], _findings),
+        **together([f"K{number}" for number in (*range(320, 328), *range(331, 334))], _findings),
         "K335": _one_step,
         "K336": _alibi_positions,
         "K337": _positive_scale,

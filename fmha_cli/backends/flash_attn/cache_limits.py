@@ -64,5 +64,5 @@ def _rotary_rows(s: FlashSituation) -> Refusal | None:
     return None
 
 
-CACHE_LIMITS = conditions(NAME, together([*(f"K{number}" for number in range(436, 446)), "K447"], _findings))
+CACHE_LIMITS = conditions(NAME, together([f"K{number}" for number in (*range(436, 446), 447)], _findings))
 """Conditions about caches, splits and empty sequences."""

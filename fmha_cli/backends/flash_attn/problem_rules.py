@@ -105,7 +105,7 @@ def _scale(s: FlashSituation) -> Refusal | None:
 
 LIMITS = conditions(
     NAME,
-    together([*(f"K{number}" for number in range(420, 432)), "K446", *(f"K{n}" for n in range(432, 436))], _findings),
+    together([f"K{number}" for number in (*range(420, 432), 446, *range(432, 436))], _findings),
 )
 """Conditions on the problem."""
 
