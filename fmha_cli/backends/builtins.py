@@ -31,6 +31,16 @@ _XF_AS = Flag(
     "xf-as", FlagKind.TEXT, "Revision by whose rules an edited tree of --xf-home is built: 0.0.28.post3", metavar="REV"
 )
 
+_FA3_HOME = Flag(
+    "fa3-home",
+    FlagKind.FILE,
+    "xformers with FlashAttention-3 to build against: a checkout with submodules",
+    metavar="DIR",
+)
+_FA3_AS = Flag(
+    "fa3-as", FlagKind.TEXT, "Revision by whose rules an edited tree of --fa3-home is built: 0.0.34", metavar="REV"
+)
+
 BUILTINS: Mapping[str, Builtin] = {
     "ck_tile": Builtin(
         "fmha_cli.backends.ck_tile",
@@ -48,6 +58,9 @@ BUILTINS: Mapping[str, Builtin] = {
     ),
     "flash_attn": Builtin(
         "fmha_cli.backends.flash_attn", device="cuda:N", options=((_FA_HOME, Use.SOURCES), (_FA_AS, Use.SOURCES))
+    ),
+    "flash_attn_3": Builtin(
+        "fmha_cli.backends.flash_attn_3", device="cuda:N", options=((_FA3_HOME, Use.SOURCES), (_FA3_AS, Use.SOURCES))
     ),
     "mem_efficient": Builtin(
         "fmha_cli.backends.mem_efficient", device="cuda:N", options=((_XF_HOME, Use.SOURCES), (_XF_AS, Use.SOURCES))

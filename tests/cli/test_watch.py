@@ -165,7 +165,10 @@ def test_the_tree_must_be_there(fmha: Fmha, tree: Path, walked: Walked) -> None:
     walked()
     done = fmha("run", "-s", "8", "--backend", "cpu", "--watch")
     assert done.code == 2
-    assert "--ck-home DIR or --fa-home DIR or --xf-home DIR or --tree-home DIR, or --ab K K@DIR" in done.err
+    assert (
+        "--ck-home DIR or --fa-home DIR or --fa3-home DIR or --xf-home DIR or --tree-home DIR, or --ab K K@DIR"
+        in done.err
+    )
     assert fmha("bench", *SMALL, "--ab", K, f"{K}@{tree}/none", "--watch").code == 4
     assert fmha("run", "-s", "8", "--backend", "cpu", "--watch", "--ck-home", str(tree)).code == 4
 

@@ -37,6 +37,8 @@ def test_options_are_found_by_their_use() -> None:
         "ck-as",
         "fa-home",
         "fa-as",
+        "fa3-home",
+        "fa3-as",
         "xf-home",
         "xf-as",
     ]

@@ -102,6 +102,7 @@ def test_nvidia_facts_are_complete_and_agree(name: str) -> None:
     assert all(row["source"] for row in spec.backends.values())
     suffixed = name.endswith("a") and capability < [12, 0]  # cudnn_oss: WGMMA or tcgen05, which take the "a" targets
     served = {"flash_attn": capability >= [8, 0], "mem_efficient": True, "cudnn_oss": suffixed}
+    served["flash_attn_3"] = name == "sm_90a"
     assert set(spec.backends) == {backend for backend, here in served.items() if here}
 
 

@@ -20,7 +20,7 @@ ROWS: list[dict[str, Any]] = arch_document(ELSEWHERE, ELSEWHERE_SCHEMA)["librari
 PLUGINS = Path(__file__).parents[2] / "plugins"
 SAID = [(said, row) for row in ROWS for said in row["said"]]
 ASKED = {
-    **dict.fromkeys(("flash_attn_3", "FA3", "fa3"), "FlashAttention-3 is not served: flash_attn is FlashAttention-2"),
+    **dict.fromkeys(("flash_attention_3", "FA3", "fa3"), "did you mean flash_attn_3?"),
     **dict.fromkeys(("fa4", "FA4"), "FlashAttention-4 is not served: flash_attn is FlashAttention-2"),
     "flashinfer": "FlashInfer is not served",
     "tensorrt": "TensorRT is not served: its attention kernels are closed",
@@ -67,12 +67,12 @@ def test_an_installed_plugin_is_meant_by_every_name_of_its_library() -> None:
     known = (*BUILTINS, "torch")
     assert suggest("pytorch", known, NameKind.BACKEND) == "did you mean torch?"
     assert suggest("sdpa", known, NameKind.BACKEND) == "did you mean torch?"
-    assert near_names("fa3", BUILTINS, NameKind.BACKEND) == ()
+    assert near_names("fa4", BUILTINS, NameKind.BACKEND) == ()
 
 
 def test_the_command_line_says_it() -> None:
     with pytest.raises(UsageError) as caught:
-        build_registry().backend("fa3")
+        build_registry().backend("fa4")
     assert caught.value.code == "E004"
     assert caught.value.help is not None
     assert caught.value.help.endswith("nearest: flash_attn")

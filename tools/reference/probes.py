@@ -27,6 +27,7 @@ ASKED = (
     Column("ck_tile", "gfx942"),
     Column("triton", "gfx942"),
     Column("flash_attn", "sm_80"),
+    Column("flash_attn_3", "sm_90a"),
     Column("mem_efficient", "sm_80"),
     Column("cudnn_oss", "sm_100a", "--dtype bf16 --causal"),
     Column("triton", "sm_90a"),

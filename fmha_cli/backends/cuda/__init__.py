@@ -13,7 +13,8 @@ kernels loads neither numpy nor the rules about problems.
 - `SmallUpstream` (`cuda/small.py`) is for a project that names each of its kernels, takes the first that fits, and serves a problem in one
   launch. Its lists, rules and choice are a `Few` (`cuda/few.py`). `mem_efficient` (207 kernels, both passes) and `cudnn_oss` (six kernels) are
   the examples.
-- `Upstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example.
+- `Upstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example, and
+  `flash_attn_3` one whose block holds nested structs and descriptors and whose plan begins with a kernel that prepares.
 
 Kernels for AMD devices: `ck_tile` is the example. It has rules, choice, calls and the host's conversions from `backends/gpu` as these do, builds a
 host library with each kernel, and derives its session from `HipSession` (`hip/session.py`).
@@ -26,7 +27,7 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 |---|---|---|
 | project | `Upstream`, the project's answers, of which `own` takes some from modules; `CubinBackend`, the backend that asks it | `cuda/upstream` `cuda/small` `cuda/cubin_backend` `domain/own` |
 | situation | what the host code derives from a problem on a device: multiprocessors, splits, single precision | `cuda/units` `gpu/devices` `gpu/arithmetic` `gpu/index` |
-| sequences | where sequences start in packed tensors and caches | `cuda/sequences` |
+| sequences | where sequences start in packed tensors and caches, and the bounds of their masks | `cuda/sequences` `cuda/mask_bounds` |
 | conditions | rules about a problem: a row of data, and a check that finds values for its texts (`refuse_if`) | `gpu/conditions` `gpu/rule_rows` |
 | list | which kernels exist, and the nearest one to a kernel that does not | `cuda/few` `cuda/listed` |
 | *index* | which kernels fit, each check asked once for all that look alike | `cuda/choosing` `gpu/index` |
@@ -41,7 +42,7 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 | arrays | small arrays that kernels read besides the tensors | `gpu/auxiliary` |
 | conversions | what the host changes before the upload and after the download, on views of the arena | `cuda/copies` `cuda/staging` `gpu/arena_views` `gpu/host_side` |
 
-`cudnn_oss` imports 26 names of these modules, `mem_efficient` 31, and `flash_attn` 56 (`tests/backends/cuda/test_price.py`).
+`cudnn_oss` imports 26 names of these modules, `mem_efficient` 31, `flash_attn_3` 51, and `flash_attn` 59 (`tests/backends/cuda/test_price.py`).
 
 ### Files
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 
@@ -19,6 +19,7 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.key import BuildKey
+from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG
 from fmha_cli.toolchain.cache.prebuilt import find_prebuilt
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.headers import tree_digest
@@ -245,11 +246,29 @@ def _compile(
         timeout=context.timeout,
         cancel=context.stop,
         settled=lambda: None if own is None else own.home.require_same(shop.cache.layout, str(own.root)),
+        accept=partial(_require_sound, upstream, kernel),
     )
     if not made.cached:
         for said in _faults(upstream, made):
             as_text(context.notify)(Notice(NoticeKind.CODE, f"{kernel.name}: {said}", made.digest))
     return replace(made, edited=shop.edited)
+
+
+def _require_sound(upstream: Upstream, kernel: KernelSpec, work: Path) -> None:
+    """Refuse a cubin whose kernel would be slow in a way that the upstream's authors call a defect.
+
+    Raises:
+        KernelFailure: B063.
+    """
+    log = (work / LOG).read_text("utf-8", "replace")
+    if found := tuple(upstream.defects((work / ARTIFACT).read_bytes(), remarks_of(log))):
+        raise KernelFailure(
+            f"the compiler made a slow {kernel.family.value}",
+            code="B063",
+            where=kernel.name,
+            why="; ".join(found),
+            help=f"{INSTALL_HELP}: another release of the compiler made this",
+        )
 
 
 def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:

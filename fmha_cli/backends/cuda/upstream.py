@@ -135,6 +135,14 @@ class Upstream(ABC):
         """
         return frozenset()
 
+    def defects(self, cubin: bytes, remarks: Sequence[str]) -> Iterable[str]:
+        """Why a cubin that was just compiled is not kept; nothing by default.
+
+        Args:
+            remarks: of the assembler (``toolchain.cuda.remarks``).
+        """
+        return ()
+
     # The kernels that serve a problem.
 
     @abstractmethod

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from fmha_cli.backends.cuda.mask_bounds import UNLIMITED, Bounds, bounds_of
 from fmha_cli.backends.cuda.units import multiprocessors
-from fmha_cli.backends.flash_attn.mask_bounds import UNLIMITED, Bounds, Clipped, bounds_of, clip_bounds
+from fmha_cli.backends.flash_attn.mask_bounds import Clipped, clip_bounds
 from fmha_cli.backends.flash_attn.tiles import EVEN_MN_HDIM, bucket, split_traits
 from fmha_cli.backends.gpu.arithmetic import Splits, split_heuristic
 from fmha_cli.backends.gpu.conditions import next_multiple

@@ -96,6 +96,7 @@ def build_kernel(
     places: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
     settled: Callable[[], None] = lambda: None,
+    accept: Callable[[Path], None] = lambda work: None,
 ) -> Artifact:
     """The shared library of a key, from the cache or compiled now.
 
@@ -106,6 +107,7 @@ def build_kernel(
         places: the folder that each ``${name}`` in the key's flags means on this machine.
         files: files next to the text that it includes, name -> content. The key must determine them.
         settled: called after a compile, before its result is kept; raises if the compiled code does not match the key.
+        accept: called with the folder of the result and its log before it is kept; raises if it is not worth keeping.
 
     Raises:
         ValueError: the key was made for another toolchain.
@@ -129,6 +131,7 @@ def build_kernel(
             settled()  # a failure of sources that were half saved is none of this key
             raise
         settled()
+        accept(work)
         return replace(made, ptx=ptx if ptx.is_file() else None)
 
     return cache.get_or_build(key, builder, cancel)

@@ -13,11 +13,17 @@ from fmha_cli.backends import cuda
 PACKAGE = Path(__file__).resolve().parents[3] / "fmha_cli"
 GUIDE = cuda.__doc__ or ""
 ROWS = re.findall(
-    r"^\| (\*?)(\w+)\*? \| .* \| ((?:`(?:cuda|gpu|codegen)/\w+` ?)+|`codegen/\w+` `cuda/\w+`) \|$", GUIDE, re.M
+    r"^\| (\*?)(\w+)\*? \| .* \| ((?:`(?:cuda|gpu|codegen|domain)/\w+` ?)+|`codegen/\w+` `cuda/\w+`) \|$", GUIDE, re.M
 )
 LISTED = {module for _, _, modules in ROWS for module in re.findall(r"`([\w/]+)`", modules)}
 COUNTED = {name: int(count) for name, count in re.findall(r"`(\w+)` (?:imports )?(\d+)(?: names|,| \()", GUIDE)}
-SHARED = ("fmha_cli.backends.gpu.", "fmha_cli.backends.cuda.", "fmha_cli.codegen.struct", "fmha_cli.codegen.cuda")
+SHARED = (
+    "fmha_cli.backends.gpu.",
+    "fmha_cli.backends.cuda.",
+    "fmha_cli.codegen.struct",
+    "fmha_cli.codegen.cuda",
+    "fmha_cli.domain.own",
+)
 
 
 def imported(backend: str, package: Path = PACKAGE) -> set[tuple[str, str]]:
@@ -37,10 +43,10 @@ def test_the_guide_counts_its_concepts() -> None:
     (italic,) = re.findall(r"answer for the (\d+) in italics", GUIDE)
     assert (len(ROWS), sum(bool(mark) for mark, _, _ in ROWS)) == (int(stated), int(italic))
     assert len({concept for _, concept, _ in ROWS}) == len(ROWS)
-    assert all((PACKAGE / "backends" / f"{m}.py").exists() or m.startswith("codegen/") for m in LISTED)
+    assert all((PACKAGE / "backends" / f"{m}.py").exists() or m.startswith(("codegen/", "domain/")) for m in LISTED)
 
 
-@pytest.mark.parametrize("backend", ["cudnn_oss", "mem_efficient", "flash_attn"])
+@pytest.mark.parametrize("backend", ["cudnn_oss", "mem_efficient", "flash_attn", "flash_attn_3"])
 def test_a_backend_uses_the_concepts_of_the_guide_alone(backend: str) -> None:
     found = imported(backend)
     assert {module for module, _ in found} <= LISTED

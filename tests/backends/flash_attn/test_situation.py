@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmha_cli.backends.cuda.mask_bounds import Bounds, bounds_of
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.mask_bounds import Bounds, Clipped, bounds_of, clip_bounds
+from fmha_cli.backends.flash_attn.mask_bounds import Clipped, clip_bounds
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS
 from fmha_cli.backends.flash_attn.situation import FlashApi, FlashSituation, KeyLengths, situation_of
 from fmha_cli.domain.arch import load_arch

@@ -38,7 +38,7 @@ def names_in(text: str) -> set[str]:
     """The names of backends and of their projects in a text, as whole words and inside identifiers."""
     words = "|".join(sorted({*OWN, *UPSTREAMS}, key=len, reverse=True))
     found = re.findall(rf"(?<![a-z0-9])(?:{words})(?![a-z0-9])", text.lower())
-    camel = re.findall(r"(?<![A-Za-z])(?:Ck|Fa2?)(?=[A-Z])", text)
+    camel = re.findall(r"(?<![A-Za-z])(?:Ck|Fa[23]?)(?=[A-Z])", text)
     return {*found, *camel}
 
 

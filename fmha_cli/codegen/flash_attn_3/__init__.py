@@ -1,0 +1,1 @@
+"""FlashAttention-3 kernels: facts, texts and argument blocks."""

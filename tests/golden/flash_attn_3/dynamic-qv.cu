@@ -1,0 +1,33 @@
+// flash_attn_3:fwd:sm_90a:dtype=bf16,dtype_out=bf16,hdim=64,hdim_v=512,mask=causal,lse=any,gqa=any,deterministic=any:tile=64x64,pack_gqa=yes,qv=yes
+// run_flash_fwd<90, 64, 512, 1, cutlass::bfloat16_t, cutlass::bfloat16_t, true, false, false, false, false, false, true, true, false, false>
+
+#include <fmha_fa3.h>
+#include <cute/tensor.hpp>
+#include <cutlass/cutlass.h>
+#include <cutlass/kernel_hardware_info.h>
+#include <tile_size.h>
+#include <tile_scheduler.hpp>
+#include <flash_fwd_kernel_sm90.h>
+#include <mainloop_fwd_sm90_tma_gmma_ws.hpp>
+#include <epilogue_fwd.hpp>
+
+using Cluster = cute::Shape<cute::Int<1>, cute::_1, cute::_1>;
+using Mainloop = flash::CollectiveMainloopFwdSm90<2, Cluster, cute::Shape<cute::Int<64>, cute::Int<64>, cute::Int<64>>, 512, cutlass::bfloat16_t, float, cutlass::arch::Sm90, true, false, false, false, false, false, true, false, false, true, false, false>;
+using Epilogue = flash::CollectiveEpilogueFwd<cute::Shape<cute::Int<64>, cute::Int<512>, cute::Int<64>>, Cluster, cutlass::bfloat16_t, cutlass::arch::Sm90, Mainloop::NumMmaThreads, false, true, false, false>;
+using Scheduler = flash::DynamicPersistentTileScheduler<Mainloop::NumMmaThreads, Mainloop::NumProducerThreads, false, true, true>;
+using Kernel = flash::FlashAttnFwdSm90<Mainloop, Epilogue, Scheduler>;
+using Params = Kernel::Params;
+
+constexpr auto tile = tile_size_fwd_sm90(64, 512, true, false, 2, false, false, false);
+static_assert(tile == std::tuple<int, int, bool, bool>(64, 64, false, false),
+              "tile_size.h has another tile than the one that the host knows");
+
+extern "C" __global__ void __launch_bounds__(Kernel::MaxThreadsPerBlock, Kernel::MinBlocksPerMultiprocessor)
+fmha_fa3(const __grid_constant__ Params params)
+{
+  extern __shared__ char smem[];
+  Kernel kernel;
+  kernel(params, smem);
+}
+
+FMHA_EXPORT uint32_t fmha_fa3_facts[] = {(uint32_t)Mainloop::kBlockM, (uint32_t)Mainloop::kBlockN, (uint32_t)Mainloop::kHeadDim, (uint32_t)Epilogue::kHeadDimV, (uint32_t)Kernel::MaxThreadsPerBlock, (uint32_t)Kernel::SharedStorageSize};

@@ -1,0 +1,157 @@
+"""Builds the programs that run upstream's host code: g++ compiles the fetched sources."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from fmha_cli.codegen.flash_attn_3.facts import ELEMENTS
+from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, ForwardInstance
+from fmha_cli.codegen.flash_attn_3.params import block_of
+from fmha_cli.codegen.struct import c_fields
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.sources.store import fetch_source
+from fmha_cli.toolchain.cuda.packages import RUNTIME, wheel
+from tests.support.referees.upstream_host.building import key_of, run
+from tests.support.run_cache import once
+
+Launched = ForwardInstance | CombineInstance
+"""The instances whose launches have programs of their own. Prepare is launched with the forward ones."""
+HERE = Path(__file__).parent
+TREE = Path("third_party", "flash-attention")
+DISPATCH = "template<int Arch, typename T, int kHeadDim, int kHeadDimV, bool Split"
+"""Where ``run_flash_fwd`` ends and ``run_mha_fwd_`` begins in the launch template."""
+PREPARE = "void prepare_varlen_num_blocks("
+"""Where the host code of ``flash_prepare_scheduler.cu`` begins."""
+API = "void set_params_fprop(", "#ifdef FLASHATTENTION_DISABLE_BACKWARD\nvoid run_mha_bwd"
+"""The part of ``flash_api.cpp`` from the parameters up to the backward pass: the rest is Python's."""
+FLAGS = ("-std=c++20", "-O0", "-w", "-fpermissive", "-DFLASHATTENTION_DISABLE_SM8x")
+
+DEVICE_FLAGS = (
+    *FLAGS,
+    "-D__CUDACC_VER_MAJOR__=13",
+    "-D__CUDACC_VER_MINOR__=0",
+    "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL=1",
+)
+
+
+def choice_program(cache_root: Path) -> Path:
+    """The program that answers which kernel upstream takes; skips the test, with the reason, if it cannot be built."""
+    tree, compiler = sources_or_skip(cache_root), compiler_or_skip()
+    return once(cache_root, "flash3", key_of(compiler, tree, [HERE]), lambda work: build_choice(tree, work, compiler))
+
+
+@cache
+def block_programs(cache_root: Path, instances: tuple[Launched, ...]) -> dict[str, Path]:
+    """The program of each instance, by its template-id. They are built anew for each run."""
+    work = Path(mkdtemp(prefix="fa3-blocks-"))
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
+    return build_blocks(sources_or_skip(cache_root), work, compiler_or_skip(), instances)
+
+
+def compiler_or_skip() -> str:
+    """g++; without one the test is skipped."""
+    return shutil.which("g++") or pytest.skip("no g++ is here: upstream's host code cannot be compiled")
+
+
+def sources_or_skip(cache_root: Path) -> Path:
+    """Upstream's fetched tree; the test is skipped if it cannot be fetched."""
+    try:
+        return fetch_source("flash-attn-3", cache_root, offline=False, notify=lambda notice: None)
+    except EnvironmentProblem as fault:
+        pytest.skip(f"upstream's sources are not here: {fault}")
+
+
+def cut(tree: Path, work: Path) -> None:
+    """The parts of upstream's host code as files of their own."""
+    hopper = tree / TREE / "hopper"
+    template = (hopper / "flash_fwd_launch_template.h").read_text("utf-8")
+    at = template.index(DISPATCH)
+    (work / "launch.inc").write_text(template[:at])
+    (work / "dispatch.inc").write_text(template[at:])
+    scheduler = (hopper / "flash_prepare_scheduler.cu").read_text("utf-8")
+    launch, count = re.subn(
+        r"flash::prepare\w+<(.*?)><<<(.*?), 0, stream>>>\(",
+        r"note_prepare(\1, \2,",
+        scheduler[scheduler.index(PREPARE) :],
+    )
+    assert count == 1
+    (work / "prepare.inc").write_text(launch)
+    api = (hopper / "flash_api.cpp").read_text("utf-8")
+    first, last = (api.index(mark) for mark in API)
+    (work / "api.inc").write_text(api[first:last])
+
+
+def build_choice(tree: Path, work: Path, compiler: str) -> Path:
+    """Build the program without CUTLASS and CUDA."""
+    run([compiler, str(_choice_object(tree, work, compiler)), "-o", str(work / "host")])
+    return work / "host"
+
+
+def stub_of(work: Path) -> Path:
+    """A folder with as much of ``cuda.h`` as the host code needs without CUDA."""
+    stub = work / "stub"
+    stub.mkdir(exist_ok=True)
+    (stub / "cuda.h").write_text("#pragma once\n#include <cstdint>\n#include <type_traits>\n")
+    return stub
+
+
+def _choice_object(tree: Path, work: Path, compiler: str) -> Path:
+    cut(tree, work)
+    folders = (stub_of(work), work, HERE, tree / TREE / "hopper")
+    made = work / "choice.o"
+    source = str(HERE / "host" / "main.cpp")
+    run([compiler, *FLAGS, *(f"-I{folder}" for folder in folders), "-c", source, "-o", str(made)])
+    return made
+
+
+def build_blocks(tree: Path, work: Path, compiler: str, instances: Sequence[Launched]) -> dict[str, Path]:
+    """Build a program for each instance that also launches it: its block, shared memory, grid and descriptors.
+
+    NVRTC aligns a descriptor to 64 bytes and CUDA 13's ``cuda.h`` to 128, so a copy of that header states 64.
+    """
+    choice = _choice_object(tree, work, compiler)
+    cuda = Path(wheel(RUNTIME).record).parents[1] / "nvidia" / "cu13" / "include"
+    header = (cuda / "cuda.h").read_text("utf-8")
+    assert "alignas(128)" in header
+    (work / "cuda.h").write_text(header.replace("alignas(128)", "alignas(64)"))
+    with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
+        made = list(pool.map(lambda i: _block_program(tree, work, compiler, cuda, choice, i), instances))
+    return {i.template_id: path for i, path in zip(instances, made, strict=True)}
+
+
+def _block_program(tree: Path, work: Path, compiler: str, cuda: Path, choice: Path, i: Launched) -> Path:
+    own = work / hashlib.sha256(i.template_id.encode()).hexdigest()[:16]
+    own.mkdir(exist_ok=True)
+    names = [name.replace("__", ".") for name, _ in c_fields(block_of(i)) if "tma_" not in name]
+    (own / "fields.inc").write_text("".join(f"FIELD({name})\n" for name in names))
+    combine = isinstance(i, CombineInstance)
+    defined = _combine_words(i) if isinstance(i, CombineInstance) else _forward_words(i)
+    hopper, cutlass = tree / TREE / "hopper", tree / TREE / "csrc" / "cutlass" / "include"
+    folders = (HERE / "host" / "shim", own, work, HERE, hopper, cutlass, cuda, cuda / "cccl")
+    source = HERE / "host" / ("combine.cpp" if combine else "instance.cpp")
+    flags = (*DEVICE_FLAGS, *(f"-D{word}" for word in defined), *(f"-I{folder}" for folder in folders))
+    run([compiler, *flags, str(source), str(choice), "-o", str(own / "host")])
+    return own / "host"
+
+
+def _combine_words(i: CombineInstance) -> tuple[str, ...]:
+    return f"FMHA_TYPE={ELEMENTS[i.out]}", f'FMHA_DTYPE="{i.out.value}"', f"FMHA_COLUMNS={i.a.tile[1]}"
+
+
+def _forward_words(i: ForwardInstance) -> tuple[str, ...]:
+    arguments = i.template_id.partition("<")[2].rstrip(">")
+    sizes = (90, i.hdim, i.hdim_v, i.a.cluster)
+    flags = (i.causal, i.local, i.softcap, i.a.varlen, i.a.paged, i.append, i.a.qv, i.a.pack_gqa, i.split, False)
+    words = (*sizes, *map(int, flags), *i.a.tile, int(i.a.p_in_regs), int(i.a.overlap))
+    return f"FMHA_INSTANCE={arguments}", f"FMHA_WORDS={','.join(map(str, words))}", f'FMHA_DTYPE="{i.dtype.value}"'
