@@ -191,6 +191,18 @@ def nvidia_executed() -> str:
     return table(("backend", "device", "verdict", "rows", "kernels in them"), lines)
 
 
+def flash_attn_3_executed() -> str:
+    """The problems of each feature of FlashAttention-3: how many ran, their rows by verdict and findings, and their kernels."""
+    lines = []
+    for feature, rows in grouped(data_of("flash_attn_3_check")["rows"], lambda row: row["feature"]).items():
+        ran = [row for row in rows if row["verdict"] != "NOT_RUN"]
+        said = Counter(", ".join([row["verdict"], *sorted(row["findings"])]) for row in ran)
+        problems = (len({row["flags"] for row in some}) for some in (rows, ran))
+        kernels = len({digest for row in ran for digest in row["kernels"]})
+        lines.append((feature, *problems, "; ".join(f"{count} {words}" for words, count in said.items()), kernels))
+    return table(("feature", "problems", "executed", "rows", "kernels"), lines)
+
+
 def anchors() -> str:
     """Kernels of others: architectures, launches that are right, and the error that came closest to its budget."""
     lines = []
@@ -349,6 +361,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "emulator_speed.all": emulator_speed,
     "nvptx.executed": nvidia_executed,
     "nvptx.errors": partial(worst_errors, "nvptx_emulator"),
+    "nvptx.fa3": flash_attn_3_executed,
     "nvptx.anchors": anchors,
     "nvptx.hazards": hazards,
     "nvptx.faults": partial(printed, "planted_faults", "nvptx_emulator_faults", 0, 0, 1, 2, 3, 5),
