@@ -12,11 +12,14 @@ from math import e, log2
 from typing import Any
 
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
+from fmha_cli.backends.flash_attn_3.backward_arguments import backward_params
+from fmha_cli.backends.flash_attn_3.maps import map_of, strides_of
 from fmha_cli.backends.flash_attn_3.scratch import LSE, LSE_PARTS, METADATA, OUT_PARTS, SEMAPHORE, metadata_places
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.auxiliary import Array, int32, rotary_tables
 from fmha_cli.backends.gpu.call import Call, Strides
+from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance, ConvertInstance, DotInstance
 from fmha_cli.codegen.flash_attn_3.instance import (
     CombineInstance,
     ForwardInstance,
@@ -26,7 +29,6 @@ from fmha_cli.codegen.flash_attn_3.instance import (
     instance_of,
 )
 from fmha_cli.codegen.flash_attn_3.params import Fa3CombineParams, Fa3PrepareParams, block_of, divmod_of
-from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import RotaryStyle
 from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.signature import MaskKey
@@ -40,8 +42,6 @@ L2_BYTES = 32 << 20
 """The part of the L2 cache that ``DynamicPersistentTileScheduler`` fills with K and V."""
 PREPARED_L2_BYTES, INT_BYTES = 8 << 20, 4
 """The part of the L2 cache by which prepare groups heads."""
-_ELEMENTS = {DType.FP16: "FLOAT16", DType.BF16: "BFLOAT16", DType.FP8_E4M3: "UINT8"}
-_SWIZZLES = (128, 64, 32)
 Launched = Call[Fa3Situation]
 
 
@@ -52,6 +52,8 @@ def params_of(stage: Stage, call: Launched) -> object:
         return Fa3CombineParams(**_combine(i, call))
     if isinstance(i, PrepareInstance):
         return Fa3PrepareParams(**_prepare(call))
+    if isinstance(i, BackwardInstance | DotInstance | ConvertInstance):
+        return backward_params(stage, i, call)
     block = block_of(i)
     parts = {"mainloop": _mainloop(i, call), "epilogue": _epilogue(i, call), "scheduler": _scheduler(i, call)}
     values = {f"{part}__{name}": value for part, members in parts.items() for name, value in members.items()}
@@ -79,23 +81,23 @@ def _mainloop(i: ForwardInstance, call: Launched) -> Members:
     shape_qv = (s.total_q, p.hdim_v, p.heads, s.batch_q)
     keys = i.a.tile[1] // i.a.cluster
     maps = {
-        "Q": _map(i, call.address("q"), shape_q, q, i.hdim, i.a.tile[0]),
-        "K": _map(i, call.address("k"), shape_k, k, i.hdim, keys),
-        "V": _map(i, call.address("v"), shape_v, v, i.hdim_v, keys),
+        "Q": map_of(i.dtype, call.address("q"), shape_q, q, i.hdim, i.a.tile[0]),
+        "K": map_of(i.dtype, call.address("k"), shape_k, k, i.hdim, keys),
+        "V": map_of(i.dtype, call.address("v"), shape_v, v, i.hdim_v, keys),
     }
     scale, softcap = single(p.scale), single(p.softcap)
     return {
         "ptr_Q": call.address("q"),
         "shape_Q": shape_q,
-        "stride_Q": _strides(q),
+        "stride_Q": strides_of(q),
         "shape_Q_packed": _packed_shape(i, s, shape_q),
         "stride_Q_packed": _packed_strides(i, s, q),
         "ptr_K": call.address("k"),
         "shape_K": shape_k,
-        "stride_K": _strides(k),
+        "stride_K": strides_of(k),
         "ptr_V": call.address("v"),
         "headdim_v": p.hdim_v,
-        "stride_V": _strides(v),
+        "stride_V": strides_of(v),
         "shape_Qv_packed": _packed_shape(i, s, shape_qv),
         "stride_Qv_packed": _packed_strides(i, s, Strides(0, 0, 0)),
         **_pages(i, call),
@@ -127,8 +129,8 @@ def _appended(i: ForwardInstance, call: Launched, held: Mapping[str, TensorMap])
         sizes = (p.append, width, p.kv_heads, p.batch)
         out |= {
             f"ptr_{name}_new": address,
-            f"stride_{name}_new": _strides(strides),
-            f"tma_load_{name}_new": _map(i, address, sizes, strides, columns, i.a.tile[1]),
+            f"stride_{name}_new": strides_of(strides),
+            f"tma_load_{name}_new": map_of(i.dtype, address, sizes, strides, columns, i.a.tile[1]),
         }
     if p.rotary.dim:
         for name in ROTARY_TABLES:
@@ -182,11 +184,11 @@ def _epilogue(i: ForwardInstance, call: Launched) -> Members:
     out: Members = {
         "ptr_O": call.address("o"),
         "shape_O": (*shape, count),
-        "stride_O": (*_strides(o), 0),
+        "stride_O": (*strides_of(o), 0),
         "shape_O_packed": (*_packed_shape(i, s, shape), count),
         "stride_O_packed": (*_packed_strides(i, s, o), 0),
         "ptr_O_partial": call.address(OUT_PARTS),
-        "stride_O_partial": (*_strides(part), of_o),
+        "stride_O_partial": (*strides_of(part), of_o),
         "stride_O_partial_packed": (*_packed_strides(i, s, part), of_o),
         "ptr_LSE": call.address("lse") or call.address(LSE),
         "stride_LSE": (*plain, 0),
@@ -198,7 +200,7 @@ def _epilogue(i: ForwardInstance, call: Launched) -> Members:
         "qhead_per_khead_divmod": divmod_of(s.groups if i.a.pack_gqa else 1),
     }
     if i.stores_by_tma:
-        out["tma_store_O"] = _map(i, call.address("o"), (*shape, count), o, i.hdim_v, i.a.tile[0], stored=True)
+        out["tma_store_O"] = map_of(i.out, call.address("o"), (*shape, count), o, i.hdim_v, i.a.tile[0])
     return out | {"cu_seqlens": call.address("cu_seqlens_q")}
 
 
@@ -225,7 +227,7 @@ def _combine(i: CombineInstance, call: Launched) -> Members:
         "shape_LSE_partial": (rows, count, p.heads, batches),
         "stride_LSE_partial": (batches * p.heads * rows, rows, of_lse),
         "ptr_O": call.address("o"),
-        "stride_O": _strides(o),
+        "stride_O": strides_of(o),
         "ptr_LSE": call.address("lse") or call.address(LSE),
         "stride_LSE": (rows, of_lse),
         "seqlen_divmod": divmod_of(rows),
@@ -315,10 +317,6 @@ def _scheduler(i: ForwardInstance, call: Launched) -> Members:
     }
 
 
-def _strides(strides: Strides) -> Shape:
-    return strides.row, strides.head, strides.batch
-
-
 def _packed_shape(i: ForwardInstance, s: Fa3Situation, shape: Shape) -> Shape:
     """A shape (rows, width, heads, batch), or without the width, whose query heads of a key head become rows."""
     if not i.a.pack_gqa:
@@ -329,34 +327,8 @@ def _packed_shape(i: ForwardInstance, s: Fa3Situation, shape: Shape) -> Shape:
 
 def _packed_strides(i: ForwardInstance, s: Fa3Situation, strides: Strides) -> Shape:
     if not i.a.pack_gqa:
-        return _strides(strides)
+        return strides_of(strides)
     return strides.head, strides.row, strides.head * s.groups, strides.batch
-
-
-def _map(
-    i: ForwardInstance, address: int, shape: Shape, strides: Strides, width: int, rows: int, *, stored: bool = False
-) -> TensorMap:
-    """A TMA descriptor with the axes (width, rows, heads, batch) and, of O, splits.
-
-    Args:
-        shape: (rows, width, heads, batch) and, of O, splits.
-        width: columns of a tile. The swizzle is the widest that divides its bytes (``ss_smem_selector``).
-        rows: rows of a copy.
-    """
-    dtype = i.out if stored else i.dtype
-    size = 1 if dtype is DType.FP8_E4M3 else 2
-    swizzle = next(n for n in _SWIZZLES if width * size % n == 0)
-    rest = len(shape) - 2
-    outer = [stride * size for stride in (*_strides(strides), 0)]
-    return TensorMap(
-        address=address,
-        element=_ELEMENTS[dtype],
-        shape=(shape[1], shape[0], *shape[2:]),
-        strides=tuple(outer[: rest + 1]),
-        box=(swizzle // size, rows, *(1,) * rest),
-        swizzle=f"{swizzle}B",
-        promotion="L2_128B",
-    )
 
 
 def auxiliaries_of(situation: Fa3Situation) -> dict[str, Array]:

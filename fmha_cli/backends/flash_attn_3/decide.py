@@ -48,11 +48,12 @@ family_index = indexes(_kernels, CONDITIONS, SHARED_RULES)
 
 def _rank_fitting(s: Fa3Situation, place: int, candidate: IndexedKernel) -> Supported:
     kernel, a = candidate.kernel, algorithm_of(candidate.kernel)
-    other = [
-        f"{name} {field_text(have)}, not {field_text(want)}"
-        for name, have, want in (("cluster", a.cluster, s.cluster), ("pack_gqa", a.pack_gqa, s.pack_gqa))
-        if have != want
-    ]
+    compared = (
+        ("cluster", a.cluster, s.cluster),
+        ("pack_gqa", a.pack_gqa, s.pack_gqa),
+        ("fixed_order", a.fixed_order, s.fixed_order),
+    )
+    other = [f"{name} {field_text(have)}, not {field_text(want)}" for name, have, want in compared if have != want]
     taken = f"FlashAttention-3's host code takes it: {_words(s)}"
     why = f"{ORDER}: not what FlashAttention-3's host code takes: {', '.join(other)}" if other else taken
     return Supported(kernel, (int(bool(other)), place, len(other)), f"{why}{noted(kernel, s.problem)}")
@@ -63,5 +64,7 @@ def field_text(value: object) -> str:
 
 
 def _words(s: Fa3Situation) -> str:
+    if s.problem.direction.backward:
+        return f"sums {'in a fixed order' if s.fixed_order else 'by atomics'}"
     packed = "query heads of a key head packed" if s.pack_gqa else "query heads apart"
     return f"{s.splits.count} split{'s' if s.split else ''} ({s.splits.why}), {packed}, clusters of {s.cluster}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from fmha_cli.backends.cuda.scratch import launch_detail, workspaces
+from fmha_cli.backends.flash_attn_3.backward_plan import backward_plan
 from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
 from fmha_cli.backends.flash_attn_3.launches import launch_for
 from fmha_cli.backends.flash_attn_3.names import template
@@ -24,8 +25,11 @@ Detail = tuple[tuple[str, str], ...]
 
 
 def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-    """The plan around a main kernel that ``decide`` supports: prepare if lengths differ, the kernel, combine if it splits keys."""
+    """The plan around a main kernel that ``decide`` supports: prepare if lengths differ, the kernel, combine if it splits keys;
+    or those of a backward pass."""
     s = situation_of(problem, device)
+    if kernel.family.backward:
+        return backward_plan(s, kernel)
     split = kernel.signature.split is Need.YES
     before = (prepare_for(s, kernel),) if algorithm_of(kernel).varlen else ()
     kernels = (*before, kernel, *((combine_for(s, kernel),) if split else ()))

@@ -3,7 +3,7 @@
 - K653-K667: what FlashAttention-3 cannot compute or express, whatever the kernel.
 - K668-K671, K680, K681, K683: sizes. K684-K687: appended keys.
 - K672-K676, K682: what a kernel is compiled for.
-- K677: what this tool does not launch yet.
+- K677: what this tool does not launch yet. K690-K693: backward passes.
 - K678: a rule of order, which refuses nothing. K679: the device has no kernels.
 """
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fmha_cli.backends.flash_attn_3.arguments import row_tiles
+from fmha_cli.backends.flash_attn_3.backward_arguments import backward_instance
+from fmha_cli.backends.flash_attn_3.backward_sizes import BackwardSizes
 from fmha_cli.backends.flash_attn_3.kernel_rules import KERNEL_RULES
 from fmha_cli.backends.flash_attn_3.situation import HDIMS, Fa3Situation, situation_of
 from fmha_cli.backends.gpu.arithmetic import GRID_END, single
@@ -40,6 +42,7 @@ from fmha_cli.domain.signature_hints import positive_scale, unpacked, with_hdim,
 
 INT_END = 1 << 31
 MOST_SPLITS = 256
+BACKWARD_RULES = tuple(f"K{number}" for number in range(690, 694))
 ORDER, NO_KERNELS = "K678", "K679"
 _OWN = ("dtype", "dtype_out", "mask", "sink", "sink_logits", "bias", "dropout", "split", "qscale", "gqa")
 """Signature fields that rules of this backend judge."""
@@ -52,6 +55,7 @@ def _findings(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]
     yield from _limits(s, kernel)
     yield from _sizes(s, kernel)
     yield from _fit(s, kernel)
+    yield from _backward(s, kernel)
 
 
 def _limits(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
@@ -79,7 +83,7 @@ def _limits(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     yield "K665", refuse_if(factor <= 0, scale=p.scale, help=positive_scale(p))
     backward = p.direction.backward
     yield "K666", refuse_if(backward and p.dtype is DType.FP8_E4M3)
-    yield "K667", refuse_if(p.deterministic and backward and p.hdim > HDIMS[-2], hdim=p.hdim)
+    yield "K667", refuse_if(p.deterministic and backward and max(p.hdim, p.hdim_v) > HDIMS[-2], hdim=p.hdim)
 
 
 def _pair_known(p: Problem) -> bool:
@@ -87,7 +91,7 @@ def _pair_known(p: Problem) -> bool:
     if p.hdim_v == p.hdim or p.hdim > HDIMS[-1]:
         return True
     if p.direction.backward:
-        return False
+        return p.hdim_v <= HDIMS[-1]
     if p.hdim <= 64:
         return p.hdim_v <= (64 if p.dtype is DType.FP8_E4M3 else 512)
     return 128 < p.hdim <= 192 and 96 < p.hdim_v <= 128
@@ -97,11 +101,12 @@ def _sizes(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     p = s.problem
     size = BYTES.get(p.dtype, 2)
     head = s.seqlen_k * (p.hdim + p.hdim_v) * size
-    yield "K668", refuse_if(head >= INT_END - (50 << 20), count=head)
+    forward = kernel.family in FORWARD
+    yield "K668", refuse_if(forward and head >= INT_END - (50 << 20), count=head)
     rows = p.heads * s.seqlen_q
     yield "K669", refuse_if(max(rows, s.seqlen_q * s.groups) * p.batch >= INT_END, count=rows * p.batch)
     tiles = 0
-    if kernel.family in FORWARD:
+    if forward:
         tiles = row_tiles(forward_instance(kernel), s) * p.heads * p.batch
     yield "K670", refuse_if(tiles + s.multiprocessors >= INT_END, count=tiles)
     split = kernel.signature.split is Need.YES
@@ -119,7 +124,7 @@ def _fit(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     other = s.hdims is not None and (have.hdim, have.hdim_v) != s.hdims
     want = s.hdims or (0, 0)
     names = {"d": want[0], "dv": want[1], "have": have.hdim, "have_v": have.hdim_v}
-    yield "K672", refuse_if(kernel.family in FORWARD and other, **names)
+    yield "K672", refuse_if(other, **names)
     masked = s.given is not None and have.mask is not s.mask
     yield "K673", refuse_if(masked, mask=p.mask.text(), want=s.mask.value, have=have.mask.value)
     lengths = "lengths of its own for each sequence" if a.varlen else "one length"
@@ -137,8 +142,7 @@ def _fit(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     apart = p.paged and a.paged != s.paged
     yield "K682", refuse_if(apart, page=p.kv_cache.page, want=ways[s.paged], have=ways[a.paged])
     yield from _appending(s, a.tile)
-    missing = _not_launched(s, kernel)
-    yield "K677", refuse_if(missing, what=missing)
+    yield "K677", refuse_if(a.qv, what="a second product (qv)")  # this tool has no host code for it yet
 
 
 def _other_lengths(s: Fa3Situation) -> str | None:
@@ -148,6 +152,30 @@ def _other_lengths(s: Fa3Situation) -> str | None:
         return with_signature(p, "mode", Mode.GROUP.value)
     steps = [unpacked(p)] * s.packed_q + ["--kv-cache none"] * (not s.packed_k)
     return " and ".join(steps)
+
+
+def _backward(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+    """What backward kernels need beyond the others."""
+    if not kernel.family.backward:
+        yield from ((id, None) for id in BACKWARD_RULES)
+        return
+    p, a, i = s.problem, algorithm_of(kernel), backward_instance(kernel)
+    grouped = p.heads != p.kv_heads
+    yield "K690", refuse_if(
+        a.gqa != grouped,
+        have="grouped heads" if a.gqa else "a key head for each query head",
+        heads=1 if a.gqa else p.heads,
+        help=None if a.gqa and p.heads == 1 else "",
+    )
+    z = BackwardSizes.of(s, i)
+    planes = (z.seqlen_q_rounded, p.heads), (z.seqlen_k_rounded, p.kv_heads if a.gqa else 0)
+    strided = z.batch > 1  # the stride of a batch is a product of ints too
+    count = max(rows * z.hdim * (heads if strided else min(heads, 1)) for rows, heads in planes)
+    yield "K691", refuse_if(count >= INT_END, count=count)
+    wide = max(p.heads, p.batch)
+    yield "K692", refuse_if(wide >= GRID_END, count=wide, end=GRID_END)
+    turns = max(z.swizzle(s), p.heads * p.batch) * z.key_tiles if s.launches else 0
+    yield "K693", refuse_if(i.causal and turns >= INT_END, count=turns)
 
 
 def _appending(s: Fa3Situation, tile: tuple[int, ...]) -> Iterator[tuple[str, Found]]:
@@ -180,17 +208,7 @@ def _odd_tiles(s: Fa3Situation, kernel: KernelSpec) -> bool:
     return -(-s.seqlen_q * (s.groups if a.pack_gqa else 1) // a.tile[0]) % 2 == 1
 
 
-def _not_launched(s: Fa3Situation, kernel: KernelSpec) -> str:
-    """The first part of a kernel's work for which this tool has no host code yet."""
-    a, p = algorithm_of(kernel), s.problem
-    parts = {
-        "a backward pass": p.direction.backward,
-        "a second product (qv)": a.qv,
-    }
-    return next((name for name, needed in parts.items() if needed), "")
-
-
-_IDS = [f"K{number}" for number in (*range(653, 678), *range(680, 688))]
+_IDS = [*(f"K{number}" for number in (*range(653, 678), *range(680, 688))), *BACKWARD_RULES]
 CONDITIONS = conditions(NAME, together(_IDS, _findings))
 """Conditions on the problem."""
 RULES: tuple[Rule, ...] = (

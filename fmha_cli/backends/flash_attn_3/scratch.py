@@ -52,9 +52,9 @@ def metadata_places(situation: Fa3Situation) -> dict[str, int]:
 
 def tails_of(situation: Fa3Situation, main: KernelSpec) -> list[range]:
     """The rows behind each sequence's keys that a kernel loads, counted from the first row of its place in the cache."""
-    s, p, i = situation, situation.problem, forward_instance(main)
-    if not s.varlen or s.packed_k or i.a.paged:
+    s, p = situation, situation.problem
+    if not s.varlen or s.packed_k or forward_instance(main).a.paged:
         return []
-    keys = i.a.tile[1]
+    keys = forward_instance(main).a.tile[1]
     found = zip(p.key_lengths(), p.leftpads(), strict=True)
     return [range(pad + n, min(pad + -(-n // keys) * keys, s.seqlen_k)) for n, pad in found]

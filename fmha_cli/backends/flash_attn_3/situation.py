@@ -65,6 +65,12 @@ def kernel_hdims(hdim: int, hdim_v: int, element_bytes: int) -> tuple[int, int] 
     return None if held is None else (held, held)
 
 
+def backward_hdims(hdim: int, hdim_v: int) -> tuple[int, int] | None:
+    """The head dims of the backward kernels, which hold Q and V alike (``head_size_rounded``); None above the largest."""
+    held = next((n for n in HDIMS if max(hdim, hdim_v) <= n), None)
+    return None if held is None else (held, held)
+
+
 @dataclass(frozen=True)
 class Fa3Situation:
     """One problem on one device, in upstream's words.
@@ -126,12 +132,17 @@ class Fa3Situation:
     def cluster(self) -> int:
         """``ClusterM``: 2 where the instance exists and the tiles of rows are even in number."""
         p, size = self.problem, BYTES.get(self.problem.dtype, 2)
-        if self.hdims is None or self.tile is None:
+        if self.hdims is None or self.tile is None or p.direction.backward:
             return 1
         wide = self.hdims[0] >= 128 if size == 2 else self.hdims[0] == 192
         plain = self.mask is MaskKey.NONE and not (self.split or self.paged or self.varlen)
         rows = self.seqlen_q * (p.heads // p.kv_heads if self.pack_gqa else 1)
         return 2 if wide and plain and -(-rows // self.tile.rows) % 2 == 0 else 1
+
+    @property
+    def fixed_order(self) -> bool:
+        """``Deterministic`` of a backward pass, whose 256 columns K667 refuses. A forward pass has no such switch."""
+        return self.problem.deterministic and self.problem.direction.backward
 
     @property
     def total_q(self) -> int:
@@ -174,9 +185,10 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Fa3Situation:
     packed_k = packed_q and not cached
     given = bounds_of(p)
     between = 64 < p.hdim <= 128
-    window = normalise_window(given or Bounds(), rows, keys, keeps_causal=p.paged and between)
+    keeps = (p.paged and between) or p.direction.backward
+    window = normalise_window(given or Bounds(), rows, keys, keeps_causal=keeps)
     varlen = packed_q or cached
-    hdims = kernel_hdims(p.hdim, p.hdim_v, size)
+    hdims = backward_hdims(p.hdim, p.hdim_v) if p.direction.backward else kernel_hdims(p.hdim, p.hdim_v, size)
     sizes = Sizes(
         batch=1 if varlen else p.batch,
         rows=rows * (p.heads // p.kv_heads),
@@ -188,7 +200,9 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Fa3Situation:
     by_tma = hdims is not None and _by_tma(p, _tile(p, hdims, window.mask, False), sizes.rows)
     splits = Splits(1, "the head dim has no kernel")
     pack = False
-    if hdims is not None:
+    if p.direction.backward:
+        splits = Splits(1, "a backward pass does not split keys")
+    elif hdims is not None:
         tile = _tile(p, hdims, window.mask, p.paged and not by_tma)
         splits = _splits(p, tile, window, sizes)
         pack = _pack(p, tile, rows, by_tma, splits.count, varlen_q=packed_q)

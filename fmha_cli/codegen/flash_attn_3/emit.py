@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fmha_cli.codegen.cuda import exports_text
+from fmha_cli.codegen.flash_attn_3.backward_emit import aliases, check_traits, fact_expressions, headers
+from fmha_cli.codegen.flash_attn_3.backward_instance import Backward, BackwardInstance, ConvertInstance, DotInstance
 from fmha_cli.codegen.flash_attn_3.facts import ELEMENTS
 from fmha_cli.codegen.flash_attn_3.instance import (
     CombineInstance,
@@ -73,6 +75,8 @@ def emit(kernel: KernelSpec) -> str:
     i = instance_of(kernel)
     if isinstance(i, PrepareInstance):
         return _prepare(kernel, i)
+    if isinstance(i, BackwardInstance | DotInstance | ConvertInstance):
+        return _backward(kernel, i)
     combine = isinstance(i, CombineInstance)
     parts = [
         f"// {kernel.name}\n// {i.template_id}",
@@ -88,9 +92,13 @@ def derive_files(kernel: KernelSpec, tree: Path) -> dict[str, str]:
     """For prepare ``PREPARE``: upstream's kernel as a function of the device, without the host code behind it.
 
     Raises:
-        EnvironmentProblem: the file is not as it was when this was written.
+        EnvironmentProblem: the file is not as it was when this was written, or upstream's launch code passes other traits
+            to a backward kernel.
     """
-    if not isinstance(instance_of(kernel), PrepareInstance):
+    i = instance_of(kernel)
+    if isinstance(i, BackwardInstance | DotInstance | ConvertInstance):
+        check_traits(i, tree)
+    if not isinstance(i, PrepareInstance):
         return {}
     path = tree / PREPARE_SOURCE
     text = path.read_text("utf-8")
@@ -117,6 +125,18 @@ def _prepare(kernel: KernelSpec, i: PrepareInstance) -> str:
         f'extern "C" __global__ void __launch_bounds__({i.threads})\n'
         f"{SYMBOL}(const __grid_constant__ Params params)\n{{\n  flash::{i.template_id}({given});\n}}",
         exports_text(SYMBOL, Fa3PrepareParams, [str(i.warps)], "0"),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _backward(kernel: KernelSpec, i: Backward) -> str:
+    size = "(uint32_t)Kernel::SharedStorageSize"
+    parts = (
+        f"// {kernel.name}\n// {i.template_id}",
+        "\n".join(f"#include <{header}>" for header in headers(i)),
+        aliases(i),
+        _KERNEL,
+        exports_text(SYMBOL, block_of(i), fact_expressions(i), size),
     )
     return "\n\n".join(parts) + "\n"
 

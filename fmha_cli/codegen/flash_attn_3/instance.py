@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fmha_cli.codegen.flash_attn_3.algorithm import Fa3Algorithm
+from fmha_cli.codegen.flash_attn_3.backward_instance import BACKWARD, Backward, backward_of
 from fmha_cli.codegen.flash_attn_3.facts import BYTES, ELEMENTS
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import MaskKey, Need
 
 FORWARD = (Family.FWD, Family.FWD_SPLITKV)
-WRITTEN = (Family.FWD_PREPARE, *FORWARD, Family.FWD_SPLITKV_COMBINE)
+WRITTEN = (Family.FWD_PREPARE, *FORWARD, Family.FWD_SPLITKV_COMBINE, *BACKWARD)
 """The families whose kernels have an instance here."""
 
 
@@ -160,7 +161,7 @@ class PrepareInstance:
         return f"prepare_varlen_num_blocks_kernel<{self.warps}, {flag(self.a.sort)}>"
 
 
-Instance = ForwardInstance | CombineInstance | PrepareInstance
+Instance = ForwardInstance | CombineInstance | PrepareInstance | Backward
 
 
 def flag(value: bool) -> str:
@@ -177,6 +178,8 @@ def instance_of(kernel: KernelSpec) -> Instance:
         return CombineInstance(kernel.signature.dtype_out, algorithm_of(kernel))
     if kernel.family is Family.FWD_PREPARE:
         return PrepareInstance(algorithm_of(kernel))
+    if kernel.family in BACKWARD:
+        return backward_of(kernel.family, kernel.signature, algorithm_of(kernel))
     return forward_instance(kernel)
 
 

@@ -10,86 +10,67 @@ Source, in ``hopper/`` of the sdist of xformers 0.0.34: ``mainloop_fwd_sm90_tma_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
-from typing import Annotated, Any
 
+from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance, ConvertInstance, DotInstance
+from fmha_cli.codegen.flash_attn_3.backward_params import backward_block
+from fmha_cli.codegen.flash_attn_3.fields import (
+    FIRST,
+    FIRST_INT,
+    HARDWARE,
+    MAP,
+    NO_DIVMOD,
+    NOTHING,
+    PLAIN_HARDWARE,
+    SINGLE_TILE,
+    Divmod,
+    Row,
+    members,
+    shape,
+    stride,
+    zeros,
+)
 from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, Instance, PrepareInstance, Scheduler
-from fmha_cli.codegen.struct import ArgumentBlock, Bool, CType, Float32, Int32, Pointer, record
-
-TMA_BYTES, TMA_ALIGN = 192, 64
-"""A ``TiledCopy`` of TMA under NVRTC, where CuTe itself declares the descriptor."""
-Divmod = record("cutlass::FastDivmod", divisor=c_int32, multiplier=c_uint32, shift_right=c_uint32)
-_MAP = Annotated[Any, CType("TiledCopy", c_uint64 * (TMA_BYTES // 8), TMA_ALIGN)]
-_HARDWARE = Annotated[tuple[int, ...], CType("cutlass::KernelHardwareInfo", c_int32 * 9, TMA_ALIGN)]
-_PLAIN_HARDWARE = Annotated[tuple[int, ...], CType("cutlass::KernelHardwareInfo", c_int32 * 9)]
-_FIRST = Annotated[int, CType("void*", c_void_p, TMA_ALIGN)]
-_NOTHING = Annotated[int, CType("std::nullptr_t", c_void_p)]
-_FIRST_INT = Annotated[int, CType("int", c_int32, 8)]
-"""Begins a struct with pointers."""
-NO_DIVMOD = (1, 0, 0)
-Row = tuple[Any, str, Any]
-"""The type of some fields, their names, and their default."""
-
-
-def _ints(count: int) -> Any:
-    return Annotated[tuple[int, ...], CType(f"cute::Shape of {count}", c_int32 * count)]
-
-
-def _strides(count: int) -> Any:
-    return Annotated[tuple[int, ...], CType(f"cute::Stride of {count}", c_int64 * count)]
-
-
-def _zeros(count: int) -> tuple[int, ...]:
-    return (0,) * count
-
-
-def _shape(names: str, count: int) -> Row:
-    return _ints(count), names, _zeros(count)
-
-
-def _stride(names: str, count: int) -> Row:
-    return _strides(count), names, _zeros(count)
+from fmha_cli.codegen.struct import ArgumentBlock, Bool, Float32, Int32, Pointer
 
 
 def _mainloop(pack: int, qv: bool) -> tuple[Row, ...]:
     return (
         (Pointer, "ptr_Q", 0),
-        _shape("shape_Q", 4),
-        _stride("stride_Q", 3),
-        _shape("shape_Q_packed", 4 + pack),
-        _stride("stride_Q_packed", 3 + pack),
+        shape("shape_Q", 4),
+        stride("stride_Q", 3),
+        shape("shape_Q_packed", 4 + pack),
+        stride("stride_Q_packed", 3 + pack),
         (Pointer, "ptr_K", 0),
-        _shape("shape_K", 4),
-        _stride("stride_K", 3),
+        shape("shape_K", 4),
+        stride("stride_K", 3),
         (Pointer, "ptr_V", 0),
         (Int32, "headdim_v", 0),
-        _stride("stride_V", 3),
+        stride("stride_V", 3),
         (Pointer, "ptr_K_new", 0),
-        _shape("shape_K_new", 4),
-        _stride("stride_K_new", 3),
+        shape("shape_K_new", 4),
+        stride("stride_K_new", 3),
         (Pointer, "ptr_V_new", 0),
-        _stride("stride_V_new", 3),
+        stride("stride_V_new", 3),
         (Pointer, "ptr_Qv", 0),
-        _stride("stride_Qv", 3),
-        _shape("shape_Qv_packed", 4 + pack),
-        _stride("stride_Qv_packed", 3 + pack),
+        stride("stride_Qv", 3),
+        shape("shape_Qv_packed", 4 + pack),
+        stride("stride_Qv_packed", 3 + pack),
         (Pointer, "ptr_rotary_cos", 0),
-        _shape("shape_rotary", 2),
-        _stride("stride_rotary_cos", 1),
+        shape("shape_rotary", 2),
+        stride("stride_rotary_cos", 1),
         (Pointer, "ptr_rotary_sin", 0),
-        _stride("stride_rotary_sin", 1),
+        stride("stride_rotary_sin", 1),
         (Bool, "is_rotary_interleaved", False),
         (Pointer, "ptr_pagetable", 0),
-        _shape("shape_pagetable", 2),
-        _stride("stride_pagetable", 1),
+        shape("shape_pagetable", 2),
+        stride("stride_pagetable", 1),
         (Divmod, "page_size_divmod blockN_per_page_size_divmod qhead_per_khead_divmod", NO_DIVMOD),
-        (_MAP, "tma_load_Q tma_load_K tma_load_V tma_load_K_new tma_load_V_new", ()),
-        (_MAP, "tma_load_Qv", ()) if qv else (_NOTHING, "tma_load_Qv", 0),
+        (MAP, "tma_load_Q tma_load_K tma_load_V tma_load_K_new tma_load_V_new", ()),
+        (MAP, "tma_load_Qv", ()) if qv else (NOTHING, "tma_load_Qv", 0),
         (Float32, "softmax_scale_log2", 0.0),
         (Pointer, "ptr_q_descale ptr_k_descale ptr_v_descale", 0),
-        _stride("stride_q_descale stride_k_descale stride_v_descale", 2),
+        stride("stride_q_descale stride_k_descale stride_v_descale", 2),
         (Float32, "softcap_val", 0.0),
         (Int32, "window_size_left window_size_right", 0),
         (Divmod, "attention_chunk_divmod", (0, 0, 0)),
@@ -101,23 +82,23 @@ def _mainloop(pack: int, qv: bool) -> tuple[Row, ...]:
 
 def _epilogue(pack: int, by_tma: bool) -> tuple[Row, ...]:
     return (
-        (_FIRST, "ptr_O", 0),  # the struct before it has maps, whose alignment rounds up its size
-        _shape("shape_O", 5),
-        _stride("stride_O", 4),
-        _shape("shape_O_packed", 5 + pack),
-        _stride("stride_O_packed", 4 + pack),
+        (FIRST, "ptr_O", 0),  # the struct before it has maps, whose alignment rounds up its size
+        shape("shape_O", 5),
+        stride("stride_O", 4),
+        shape("shape_O_packed", 5 + pack),
+        stride("stride_O_packed", 4 + pack),
         (Pointer, "ptr_O_partial", 0),
-        _stride("stride_O_partial", 4),
-        _stride("stride_O_partial_packed", 4 + pack),
+        stride("stride_O_partial", 4),
+        stride("stride_O_partial_packed", 4 + pack),
         (Pointer, "ptr_LSE", 0),
-        _stride("stride_LSE", 3),
-        _shape("shape_LSE_packed", 4 + pack),
-        _stride("stride_LSE_packed", 3 + pack),
+        stride("stride_LSE", 3),
+        shape("shape_LSE_packed", 4 + pack),
+        stride("stride_LSE_packed", 3 + pack),
         (Pointer, "ptr_LSE_partial", 0),
-        _stride("stride_LSE_partial", 3),
-        _stride("stride_LSE_partial_packed", 3 + pack),
+        stride("stride_LSE_partial", 3),
+        stride("stride_LSE_partial_packed", 3 + pack),
         (Divmod, "qhead_per_khead_divmod", NO_DIVMOD),
-        (_MAP, "tma_store_O", ()) if by_tma else (_NOTHING, "tma_store_O", 0),
+        (MAP, "tma_store_O", ()) if by_tma else (NOTHING, "tma_store_O", 0),
         (Pointer, "cu_seqlens seqused", 0),
     )
 
@@ -125,19 +106,14 @@ def _epilogue(pack: int, by_tma: bool) -> tuple[Row, ...]:
 _SCHEDULERS: dict[Scheduler, tuple[Row, ...]] = {
     Scheduler.STATIC: ((Int32, "total_blocks", 0), (Divmod, "m_block_divmod head_divmod nsplits_divmod", NO_DIVMOD)),
     Scheduler.DYNAMIC: (
-        (_FIRST_INT, "total_blocks", 0),
+        (FIRST_INT, "total_blocks", 0),
         (Divmod, "m_block_divmod head_divmod l2_minor_divmod l2_major_divmod l2_minor_residual_divmod", NO_DIVMOD),
         (Int32, "num_hb_quotient", 0),
         (Pointer, "tile_count_semaphore", 0),
     ),
-    Scheduler.SINGLE: (
-        (_FIRST_INT, "num_blocks", 0),
-        (Int32, "num_head num_batch num_splits qhead_per_khead seqlen", 0),
-        (Divmod, "nsplits_divmod", NO_DIVMOD),
-        (Pointer, "cu_seqlens seqused num_splits_dynamic_ptr", 0),
-    ),
+    Scheduler.SINGLE: SINGLE_TILE,
     Scheduler.VARLEN: (
-        (_FIRST_INT, "num_head", 0),
+        (FIRST_INT, "num_head", 0),
         (Int32, "num_batch qhead_per_khead seqlen", 0),
         (Divmod, "head_divmod nsplits_divmod", NO_DIVMOD),
         (Pointer, "tile_count_semaphore cu_seqlens seqused num_splits_dynamic_ptr num_m_blocks_ptr", 0),
@@ -165,15 +141,15 @@ class Fa3CombineParams(ArgumentBlock):
 
     rows = (
         (Pointer, "ptr_O_partial", 0),
-        _shape("shape_O_partial", 5),
-        _stride("stride_O_partial", 4),
+        shape("shape_O_partial", 5),
+        stride("stride_O_partial", 4),
         (Pointer, "ptr_LSE_partial", 0),
-        _shape("shape_LSE_partial", 4),
-        _stride("stride_LSE_partial", 3),
+        shape("shape_LSE_partial", 4),
+        stride("stride_LSE_partial", 3),
         (Pointer, "ptr_O", 0),
-        _stride("stride_O", 3),
+        stride("stride_O", 3),
         (Pointer, "ptr_LSE", 0),
-        _stride("stride_LSE", 2),
+        stride("stride_LSE", 2),
         (Divmod, "seqlen_divmod head_divmod", NO_DIVMOD),
         (Pointer, "cu_seqlens seqused num_splits_dynamic_ptr varlen_batch_idx_ptr semaphore_to_reset", 0),
     )
@@ -185,25 +161,21 @@ def block_of(instance: Instance) -> type:
         return Fa3CombineParams
     if isinstance(instance, PrepareInstance):
         return Fa3PrepareParams
+    if isinstance(instance, BackwardInstance | DotInstance | ConvertInstance):
+        return backward_block(instance)
     return _block(instance.a.pack_gqa, instance.a.qv, instance.stores_by_tma, instance.scheduler)
 
 
 @cache
 def _block(pack: bool, qv: bool, by_tma: bool, scheduler: Scheduler) -> type:
-    hardware = _HARDWARE if by_tma else _PLAIN_HARDWARE
+    hardware = HARDWARE if by_tma else PLAIN_HARDWARE
     rows = (
-        *_members("mainloop", _mainloop(int(pack), qv)),
-        *_members("epilogue", _epilogue(int(pack), by_tma)),
-        (hardware, "hw_info", _zeros(9)),
-        *_members("scheduler", _SCHEDULERS[scheduler]),
+        *members("mainloop", _mainloop(int(pack), qv)),
+        *members("epilogue", _epilogue(int(pack), by_tma)),
+        (hardware, "hw_info", zeros(9)),
+        *members("scheduler", _SCHEDULERS[scheduler]),
     )
     return type("Fa3FwdParams", (ArgumentBlock,), {"rows": rows})
-
-
-def _members(struct: str, rows: tuple[Row, ...]) -> Iterator[Row]:
-    """The fields of a nested struct."""
-    for kind, names, default in rows:
-        yield kind, " ".join(f"{struct}__{name}" for name in names.split()), default
 
 
 def divmod_of(divisor: int) -> tuple[int, int, int]:

@@ -6,6 +6,8 @@ Source, in ``hopper/`` of the sdist of xformers 0.0.34: ``SharedStorage`` of ``f
 
 from __future__ import annotations
 
+from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance, ConvertInstance, DotInstance
+from fmha_cli.codegen.flash_attn_3.backward_memory import backward_bytes
 from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, ForwardInstance, Instance, PrepareInstance
 
 STAGES, COMBINE_STAGES = 2, 4
@@ -17,6 +19,8 @@ def shared_bytes(instance: Instance) -> int:
     """Bytes of dynamic shared memory of a block."""
     if isinstance(instance, PrepareInstance):
         return 0
+    if isinstance(instance, BackwardInstance | DotInstance | ConvertInstance):
+        return backward_bytes(instance)
     return _combine_bytes(instance) if isinstance(instance, CombineInstance) else _forward_bytes(instance)
 
 

@@ -1,4 +1,4 @@
-"""Golden texts of the FlashAttention-3 emitter: one kernel for each scheduler and two to add parts, with every switch in one of them."""
+"""Golden texts of the FlashAttention-3 emitter: one kernel for each scheduler, two to add parts, three backward and those around them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,22 @@ CHOSEN = {
     "dynamic-qv": "90, 64, 512, 1, cutlass::bfloat16_t, cutlass::bfloat16_t, true, false, false, false, false, false, true, true, false",
     "combine": "90, 16, 64, 4, false, false, cutlass::half_t, float",
     "combine-varlen": "90, 8, 128, 8, false, true, float, float",
+    "backward-causal": "90, 128, 64, 128, cutlass::bfloat16_t, true, false, false, false, false, true, 2, 2, true, false, false, 2, 1, 2, 1, false",
+    "backward-varlen": "90, 96, 64, 128, cutlass::half_t, false, true, true, true, true, false, 2, 2, true, false, false, 2, 1, 2, 1, true",
+    "backward-order": "90, 192, 64, 96, cutlass::half_t, true, false, false, true, true, true, 1, 1, false, true, false, 3, 1, 1, 1, false",
+    "dot": "cute::Shape<cute::Int<80>, cute::Int<128>>, cutlass::bfloat16_t, float, cutlass::arch::Sm90, true, true",
+    "convert": "Kernel of run_flash_bwd<90, 256, 64, 80, cutlass::half_t, false, false, false, false, false, false, 1, 1, false, true, true, 2, 1, 1, 1, false>",
+    "convert-keys": "KerneldKV of run_flash_bwd<90, 64, 96, 128, cutlass::bfloat16_t, false, false, false, false, false, false, 2, 2, true, false, true, 2, 1, 2, 2, false>",
 }
-"""The template arguments of ``run_flash_fwd`` (the last, ``V_colmajor``, is false), ``run_flash_fwd_combine`` or
-``prepare_varlen_num_blocks_kernel``."""
-_FUNCTIONS = {"combine": "run_flash_fwd_combine<{}>", "prepare": "prepare_varlen_num_blocks_kernel<{}>"}
+"""The template arguments of ``run_flash_fwd`` (the last, ``V_colmajor``, is false), ``run_flash_fwd_combine``,
+``prepare_varlen_num_blocks_kernel`` or ``run_flash_bwd``, or those of a kernel before or after the last."""
+_FUNCTIONS = {
+    "combine": "run_flash_fwd_combine<{}>",
+    "prepare": "prepare_varlen_num_blocks_kernel<{}>",
+    "backward": "run_flash_bwd<{}>",
+    "dot": "flash::FlashAttnBwdPreprocess<{}>",
+    "convert": "Postprocess{}",
+}
 _NAMES = {
     _FUNCTIONS.get(name.partition("-")[0], "run_flash_fwd<{}, false>").format(words): f"{name}.cu"
     for name, words in CHOSEN.items()
