@@ -39,7 +39,33 @@ CASES = (
     ("K664", "--mask window-tl:10,5 --seqlen-k 100", "--mask window-tl:10,5"),
     ("K665", "--scale -1", "--scale 1"),
     ("K666", "--dtype fp8_e4m3:bf16 --direction bwd", ""),
-    ("K667", "-d 256 --direction bwd --deterministic", ""),
+    ("K667", "-d 256 --direction bwd --deterministic", "-d 256 --direction bwd"),
+    (
+        "K667",
+        "-d 64 --hdim-v 200 --direction bwd --deterministic",
+        "-d 64 --hdim-v 192 --direction bwd --deterministic",
+    ),
+    ("K657", "-d 128 --hdim-v 264 --direction bwd", "-d 128 --hdim-v 64 --direction bwd"),
+    (
+        "K691",
+        "-H 128 --kv-heads 128 -s 70k -d 256 --direction bwd",
+        "-b 1 -H 128 --kv-heads 128 -s 70k -d 256 --direction bwd",
+    ),
+    (
+        "K691",
+        "-H 128 --kv-heads 64 -s 64 --seqlen-k 140k -d 256 --direction bwd",
+        "-H 64 --kv-heads 64 -s 64 --seqlen-k 140k -d 256 --direction bwd",
+    ),
+    (
+        "K692",
+        "-b 1 -H 65536 --kv-heads 65536 -s 1 -d 8 --direction bwd",
+        "-b 1 -H 65535 --kv-heads 65535 -s 1 -d 8 --direction bwd",
+    ),
+    (
+        "K693",
+        "-b 1 -H 1 --kv-heads 1 -s 1 --seqlen-k 1m -d 8 --causal --direction bwd",
+        "-b 1 -H 1 --kv-heads 1 -s 1 --seqlen-k 500k -d 8 --causal --direction bwd",
+    ),
     ("K668", "--seqlen-k 5m", "--seqlen-k 1m"),
     (
         "K671",
@@ -123,6 +149,19 @@ def test_a_kernel_that_upstream_lacks_is_refused(change: dict[str, Any], id: str
 
 def test_every_family_has_a_text() -> None:
     assert set(FAMILIES) == set(WRITTEN)
+
+
+@pytest.mark.parametrize(("line", "grouped"), [("--direction bwd", False), ("--kv-heads 2 --direction bwd", True)])
+def test_a_backward_kernel_is_for_grouped_heads_or_not(line: str, grouped: bool) -> None:
+    assert {algorithm_of(d.kernel).gqa for d in supported(line)} == {grouped}
+    assert {"K690"} in reasons(line)
+
+
+@pytest.mark.parametrize(("line", "ordered"), [("--direction bwd", False), ("--direction bwd --deterministic", True)])
+def test_a_backward_pass_adds_in_a_fixed_order_if_asked(line: str, ordered: bool) -> None:
+    first = supported(line)[0]
+    assert algorithm_of(first.kernel).fixed_order is ordered
+    assert ("by atomics" in (first.note or "")) is not ordered
 
 
 def test_a_second_product_is_not_launched() -> None:

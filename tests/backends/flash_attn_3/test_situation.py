@@ -44,6 +44,18 @@ def test_windows_are_normalised(
     assert (found.left, found.right, found.mask) == (left, right, mask)
 
 
+def test_a_backward_pass_keeps_a_causal_mask_over_one_row() -> None:
+    one = "-s 1 --seqlen-k 20 -d 64 --causal"
+    assert situation(one).mask is MaskKey.NONE
+    found = situation(f"{one} --direction bwd")
+    assert (found.mask, found.window.right) == (MaskKey.CAUSAL, 0)
+
+
+@pytest.mark.parametrize(("hdim", "hdim_v", "held"), [(64, 64, 64), (40, 72, 96), (192, 128, 192), (8, 200, 256)])
+def test_a_backward_kernel_holds_the_larger_head_dim(hdim: int, hdim_v: int, held: int) -> None:
+    assert situation(f"-s 9 -d {hdim} --hdim-v {hdim_v} --direction bwd").hdims == (held, held)
+
+
 @pytest.mark.parametrize(
     ("hdim", "hdim_v", "size", "wanted"),
     [

@@ -37,7 +37,10 @@ UNREAD = ("hw_info",)
 _TYPES = {"UINT8": 0, "FLOAT16": 6, "BFLOAT16": 9}
 _SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
 _PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}
-MAPS = (*(f"mainloop__tma_load_{name}" for name in ("Q", "K", "V", "K_new", "V_new")), "epilogue__tma_store_O")
+MAPS = (
+    *(f"mainloop__tma_load_{name}" for name in ("Q", "dO", "K", "V", "K_new", "V_new")),
+    *(f"epilogue__tma_store_{name}" for name in ("O", "dK", "dV")),
+)
 """The descriptors in the order in which upstream makes them."""
 
 
@@ -126,10 +129,10 @@ def faults(call: Call[Any], theirs: dict[str, Any], stage: int = 0) -> Iterator[
                     yield f"{name}: null on one side"
             elif text != mine_hex:
                 yield f"{name}: {mine_hex} here, {text} there"
-    yield from _map_faults(params, theirs["maps"])
+    yield from map_faults(params, theirs["maps"])
 
 
-def _map_faults(params: object, theirs: list[dict[str, Any]]) -> Iterator[str]:
+def map_faults(params: object, theirs: list[dict[str, Any]]) -> Iterator[str]:
     names = [name for name in MAPS if isinstance(getattr(params, name, None), TensorMap)]
     if len(names) != len(theirs):
         yield f"{len(names)} descriptors here, {len(theirs)} there"

@@ -15,6 +15,8 @@ from tempfile import mkdtemp
 
 import pytest
 
+from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance
+from fmha_cli.codegen.flash_attn_3.backward_params import Fa3BwdConvertParams, Fa3BwdDotParams
 from fmha_cli.codegen.flash_attn_3.facts import ELEMENTS
 from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, ForwardInstance
 from fmha_cli.codegen.flash_attn_3.params import block_of
@@ -25,16 +27,19 @@ from fmha_cli.toolchain.cuda.packages import RUNTIME, wheel
 from tests.support.referees.upstream_host.building import key_of, run
 from tests.support.run_cache import once
 
-Launched = ForwardInstance | CombineInstance
-"""The instances whose launches have programs of their own. Prepare is launched with the forward ones."""
+Launched = ForwardInstance | CombineInstance | BackwardInstance
+"""The instances whose launches have programs of their own. Prepare is launched with the forward ones, and what comes before and
+after a backward one with that."""
 HERE = Path(__file__).parent
 TREE = Path("third_party", "flash-attention")
 DISPATCH = "template<int Arch, typename T, int kHeadDim, int kHeadDimV, bool Split"
 """Where ``run_flash_fwd`` ends and ``run_mha_fwd_`` begins in the launch template."""
 PREPARE = "void prepare_varlen_num_blocks("
 """Where the host code of ``flash_prepare_scheduler.cu`` begins."""
-API = "void set_params_fprop(", "#ifdef FLASHATTENTION_DISABLE_BACKWARD\nvoid run_mha_bwd"
-"""The part of ``flash_api.cpp`` from the parameters up to the backward pass: the rest is Python's."""
+API = "void set_params_fprop(", "std::tuple<at::Tensor, at::Tensor>\nmha_combine("
+"""The part of ``flash_api.cpp`` from the parameters up to the backward pass, that included: the rest is Python's."""
+GRADIENTS = "template<int Arch, typename T, int kBlockM, int kBlockN, int kHeadDim, bool Is_causal"
+"""Where ``run_flash_bwd`` ends and ``run_mha_bwd_dispatch`` begins in the launch template of backward passes."""
 FLAGS = ("-std=c++20", "-O0", "-w", "-fpermissive", "-DFLASHATTENTION_DISABLE_SM8x")
 
 DEVICE_FLAGS = (
@@ -79,6 +84,10 @@ def cut(tree: Path, work: Path) -> None:
     at = template.index(DISPATCH)
     (work / "launch.inc").write_text(template[:at])
     (work / "dispatch.inc").write_text(template[at:])
+    backward = (hopper / "flash_bwd_launch_template.h").read_text("utf-8")
+    at = backward.index(GRADIENTS)
+    (work / "launch_backward.inc").write_text(backward[:at])
+    (work / "gradients.inc").write_text(backward[at:])
     scheduler = (hopper / "flash_prepare_scheduler.cu").read_text("utf-8")
     launch, count = re.subn(
         r"flash::prepare\w+<(.*?)><<<(.*?), 0, stream>>>\(",
@@ -133,16 +142,41 @@ def build_blocks(tree: Path, work: Path, compiler: str, instances: Sequence[Laun
 def _block_program(tree: Path, work: Path, compiler: str, cuda: Path, choice: Path, i: Launched) -> Path:
     own = work / hashlib.sha256(i.template_id.encode()).hexdigest()[:16]
     own.mkdir(exist_ok=True)
-    names = [name.replace("__", ".") for name, _ in c_fields(block_of(i)) if "tma_" not in name]
-    (own / "fields.inc").write_text("".join(f"FIELD({name})\n" for name in names))
-    combine = isinstance(i, CombineInstance)
-    defined = _combine_words(i) if isinstance(i, CombineInstance) else _forward_words(i)
+    (own / "fields.inc").write_text(_backward_fields(i) if isinstance(i, BackwardInstance) else _fields(block_of(i)))
+    name, defined = _unit(i)
     hopper, cutlass = tree / TREE / "hopper", tree / TREE / "csrc" / "cutlass" / "include"
     folders = (HERE / "host" / "shim", own, work, HERE, hopper, cutlass, cuda, cuda / "cccl")
-    source = HERE / "host" / ("combine.cpp" if combine else "instance.cpp")
+    source = HERE / "host" / f"{name}.cpp"
     flags = (*DEVICE_FLAGS, *(f"-D{word}" for word in defined), *(f"-I{folder}" for folder in folders))
     run([compiler, *flags, str(source), str(choice), "-o", str(own / "host")])
     return own / "host"
+
+
+def _fields(block: type) -> str:
+    names = [name.replace("__", ".") for name, _ in c_fields(block) if "tma_" not in name]
+    return "".join(f"FIELD({name})\n" for name in names)
+
+
+def _backward_fields(i: BackwardInstance) -> str:
+    """The fields of the three kinds of kernels that such an instance launches, told apart by a field of each."""
+    blocks = {"mainloop": block_of(i), "ptr_dPsum": Fa3BwdDotParams, "ptr_dQ": Fa3BwdConvertParams}
+    parts = (f"if constexpr (requires {{ params.{own}; }}) {{\n{_fields(b)}}}" for own, b in blocks.items())
+    return " else ".join(parts)
+
+
+def _unit(i: Launched) -> tuple[str, tuple[str, ...]]:
+    """The program's source, and what defines its instance."""
+    if isinstance(i, BackwardInstance):
+        return "backward", _backward_words(i)
+    return ("combine", _combine_words(i)) if isinstance(i, CombineInstance) else ("instance", _forward_words(i))
+
+
+def _backward_words(i: BackwardInstance) -> tuple[str, ...]:
+    arguments = i.template_id.partition("<")[2].rstrip(">")
+    words = [word.strip() for word in arguments.split(",")]
+    numbers = (str(int(w == "true")) if w in ("true", "false") else w for w in words if "::" not in w)
+    given = f"FMHA_INSTANCE={arguments}", f"FMHA_WORDS={','.join(numbers)}", f'FMHA_DTYPE="{i.dtype.value}"'
+    return (*given, "NDEBUG")  # as upstream's setup.py: the scheduler asserts a counter that it does not use
 
 
 def _combine_words(i: CombineInstance) -> tuple[str, ...]:

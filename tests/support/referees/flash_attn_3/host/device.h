@@ -51,3 +51,5 @@ const char *cudaGetErrorString(cudaError_t) { return ""; }
 cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) { return *value = 0, cudaSuccess; }
 }
+template <typename Params>
+cudaError_t cudaFuncSetAttribute(void (*)(Params), cudaFuncAttribute, int) { return cudaSuccess; }

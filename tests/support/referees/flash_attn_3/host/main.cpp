@@ -1,6 +1,6 @@
 // Reads one call per line (name=value), makes it with upstream's host code, and writes one JSON object per line.
 //
-// api.inc is upstream's flash_api.cpp from set_params_fprop up to the backward pass; dispatch.inc is run_mha_fwd_ of
+// api.inc is upstream's flash_api.cpp from set_params_fprop up to the last function; dispatch.inc is run_mha_fwd_ of
 // flash_fwd_launch_template.h, whose run_flash_fwd is replaced by a record (choice.h). instance.cpp adds upstream's own.
 #include "host/torch.h"
 
@@ -11,6 +11,7 @@
 #include "heuristics.h"
 #include "host/choice.h"
 #include "dispatch.inc"
+#include "host/gradients.h"
 
 template <typename T, typename Tpartial, int kBlockK>
 void run_mha_fwd_combine_(Flash_fwd_params &p, cudaStream_t, bool dependent) {
@@ -62,6 +63,15 @@ void forward(const Call &c) {
             c.real("is_rotary_interleaved", 0) != 0, std::nullopt, c.integer("num_splits").value_or(0), std::nullopt, 0);
 }
 
+void backward(const Call &c) {
+    mha_bwd(*c.tensor("dout"), *c.tensor("q"), *c.tensor("k"), *c.tensor("v"), *c.tensor("out"), *c.tensor("softmax_lse"),
+            c.tensor("dq"), c.tensor("dk"), c.tensor("dv"), c.tensor("cu_seqlens_q"), c.tensor("cu_seqlens_k"), std::nullopt,
+            std::nullopt, c.integer("max_seqlen_q"), c.integer("max_seqlen_k"), c.real("softmax_scale", 0),
+            c.real("is_causal", 0) != 0, c.integer("window_size_left").value_or(-1),
+            c.integer("window_size_right").value_or(-1), c.real("softcap", 0), c.real("deterministic", 0) != 0, 0);
+    if (!chosen.empty()) chosen += allocations();
+}
+
 std::string quoted(std::string text) {
     for (auto &letter : text)
         if (letter == '"' || letter == '\\' || letter == '\n') letter = ' ';
@@ -75,9 +85,10 @@ int main() {
         const Call call(line);
         described.multiProcessorCount = call.integer("multiprocessors").value_or(132);
         chosen.clear();
+        allocated.clear();
         std::string refused;
         try {
-            forward(call);
+            call.words.count("dout") ? backward(call) : forward(call);
         } catch (const std::exception &fault) {
             refused = fault.what();
         }

@@ -9,6 +9,7 @@
 
 inline std::vector<std::string> maps;
 inline std::string launched;
+inline std::vector<std::string> launches;
 
 inline std::string hex_of(const void *at, size_t size) {
     static const char digits[] = "0123456789abcdef";
@@ -38,4 +39,5 @@ void note_launch(dim3 grid, dim3 block, dim3 cluster, size_t shared, const Param
                        ", \"shared\": ", shared, ", \"dependent\": ", dependent, ", \"bytes\": ", sizeof(Params), ", \"fields\": {", fields,
                        "}, \"maps\": [", made, "]");
     maps.clear();
+    launches.push_back(launched);
 }

@@ -22,6 +22,12 @@ struct Description {
 };
 inline Description described;
 inline uint64_t next_address = uint64_t{1} << 50;
+struct Allocation {
+    uint64_t address;
+    int64_t count;
+    bool zero;
+};
+inline std::vector<Allocation> allocated;
 
 namespace torch::indexing {
 struct Slice {
@@ -69,12 +75,19 @@ inline Stream getCurrentCUDAStream() { return {}; }
 
 namespace torch {
 using IntArrayRef = std::vector<int64_t>;
-constexpr auto kBFloat16 = at::ScalarType::BFloat16, kFloat8_e4m3fn = at::ScalarType::Float8_e4m3fn, kInt32 = at::ScalarType::Int;
+constexpr auto kFloat16 = at::ScalarType::Half, kBFloat16 = at::ScalarType::BFloat16, kFloat8_e4m3fn = at::ScalarType::Float8_e4m3fn, kInt32 = at::ScalarType::Int;
 inline at::Tensor empty(const std::vector<int64_t> &sizes, at::Options options) {
     at::Tensor made{sizes, std::vector<int64_t>(sizes.size()), options.type, next_address};
     int64_t step = 1;
     for (size_t axis = sizes.size(); axis-- > 0; step *= sizes[axis]) made.steps[axis] = step;
+    allocated.push_back({next_address, step, false});
     next_address += (step * at::item_bytes(options.type) / 4096 + 2) * 4096;
+    return made;
+}
+inline at::Tensor empty_like(const at::Tensor &other) { return empty(other.sizes(), other.options()); }
+inline at::Tensor zeros(const std::vector<int64_t> &sizes, at::Options options) {
+    at::Tensor made = empty(sizes, options);
+    allocated.back().zero = true;
     return made;
 }
 }  // namespace torch
