@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.flash_attn_3 import arguments, backward_arguments, backward_sizes, situation
+from fmha_cli.backends.flash_attn_3 import arguments, backward_arguments, backward_plan, backward_sizes, situation
 from fmha_cli.backends.flash_attn_3.backward_arguments import backward_instance
 from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
 from fmha_cli.codegen.struct import c_fields
@@ -120,6 +120,11 @@ def test_a_fault_in_every_field_is_seen(
 
                 patch.setattr("tests.support.referees.flash_attn_3.gradients.params_of", spoil)
                 assert any(f"{stage.family.value} {name}" in f for f in compared(programs, kernel, 2)), name
+
+
+def test_sums_that_are_not_cleared_are_seen(programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backward_plan, "cleared_by", lambda i: ())
+    assert any("zeroed here" in fault for fault in compared(programs, kernels()[0], 1))
 
 
 def test_the_gradient_of_a_stage_is_its_own(programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

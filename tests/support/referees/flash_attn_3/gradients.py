@@ -93,7 +93,8 @@ def gradient_line(p: Problem, units: int) -> str:
 
 def gradient_answers(program: Path, seed: int, count: int) -> list[tuple[Problem, int, Theirs]]:
     """Random problems, the multiprocessors of their devices, and upstream's answers."""
-    rng, drawn = Random(seed), []
+    rng = Random(seed)
+    drawn: list[tuple[Problem, int, str]] = []
     while len(drawn) < count:
         try:
             problem, units = Problem.of(**draw(rng)), rng.choice(UNITS)
@@ -203,6 +204,10 @@ def gradient_faults(call: Call[Any], theirs: Theirs) -> Iterator[str]:
     places = {address: call.address(name) for name, (address, _, _) in zip(names, theirs["allocated"], strict=True)}
     if len(theirs["launches"]) != len(call.plan.stages):
         yield f"{len(call.plan.stages)} launches here, {len(theirs['launches'])} there"
+    zero = tuple(name for name, (_, _, zero) in zip(names, theirs["allocated"], strict=True) if zero)
+    cleared = tuple(name for stage in call.plan.stages for name in launch_for(stage.kernel, call.situation).cleared)
+    if cleared != zero:
+        yield f"{cleared} zeroed here, {zero} there"
     for stage, other in zip(call.plan.stages, theirs["launches"], strict=False):
         launch, params = launch_for(stage.kernel, call.situation), params_of(stage, call)
         where = stage.family.value
