@@ -161,11 +161,14 @@ def _backward(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]
         return
     p, a, i = s.problem, algorithm_of(kernel), backward_instance(kernel)
     grouped = p.heads != p.kv_heads
-    yield "K690", refuse_if(
-        a.gqa != grouped,
-        have="grouped heads" if a.gqa else "a key head for each query head",
-        heads=1 if a.gqa else p.heads,
-        help=None if a.gqa and p.heads == 1 else "",
+    yield (
+        "K690",
+        refuse_if(
+            a.gqa != grouped,
+            have="grouped heads" if a.gqa else "a key head for each query head",
+            heads=1 if a.gqa else p.heads,
+            help=None if a.gqa and p.heads == 1 else "",
+        ),
     )
     z = BackwardSizes.of(s, i)
     planes = (z.seqlen_q_rounded, p.heads), (z.seqlen_k_rounded, p.kv_heads if a.gqa else 0)

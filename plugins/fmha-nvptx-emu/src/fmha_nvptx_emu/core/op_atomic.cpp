@@ -69,6 +69,49 @@ template <class T, class Op, bool returns> void atomic(Warp& w, const Inst& i, u
   atomic_by<sizeof(T), std::is_integral_v<T>, returns>(w, i, mask, change<T, Op>);
 }
 
+// Vectors of floats in global memory: each element is added on its own. count: elements.
+template <bool returns> void add_vector(Warp& w, const Inst& i, uint32_t mask) {
+  Block& b = *w.block;
+  const unsigned n = i.count, first = returns ? n : 0, size = 4 * n;
+  Lanes a;
+  addresses(w, i, i.slots[first], mask, a);
+  if (b.checks) {
+    for (unsigned k = 0; k < n; ++k) require_defined(w, i, i.slots[first + 1 + k], mask, "data that is stored");
+    require_decided(w, i, mask);
+  }
+  const uint32_t good = global_lanes(w, i, mask, a, size, true);
+  const uint64_t bytes = size * unsigned(__builtin_popcount(mask));
+  b.counts.global_read += bytes, b.counts.global_written += bytes;
+  each_lane(mask, [&](int l) {
+    uint32_t old[4] = {};  // a destination may be the next element's source
+    for (unsigned k = 0; k < n && (good >> l & 1); ++k) {
+      uint8_t* at = reinterpret_cast<uint8_t*>(a.at[l]) + 4 * k;
+      old[k] = uint32_t(change<float, Add>(at, lanes_of<uint32_t>(w, i.slots[first + 1 + k])[l], 0, b.launch->alone));
+    }
+    for (unsigned k = 0; returns && k < n; ++k) lanes_of<uint32_t>(w, i.slots[k])[l] = old[k];
+  });
+  for (unsigned k = 0; returns && k < n; ++k) w.define(i.slots[k], mask, mask);
+}
+
+template <bool returns> Handler bind_vector(Binding& b, const std::string& op, unsigned n) {
+  const Type type = b.type();
+  if (op != "add" || type != Type::F32 || b.out.space != Space::Global) return nullptr;
+  const unsigned own = returns ? 1 : 0;
+  b.count(own + 2, own + 2);
+  const auto parts = [&](size_t k) -> const std::vector<Operand>& {
+    const Operand& o = b.operand(k);
+    if (o.kind != Operand::Vector || o.parts.size() != n) b.refuse("it needs a vector of " + std::to_string(n) + " registers");
+    return o.parts;
+  };
+  if (returns)
+    for (const Operand& o : parts(0)) b.dest(o, type);
+  b.address(own);
+  for (const Operand& o : parts(own + 1)) b.source(o, type);
+  b.out.count = uint8_t(n);
+  b.out.own_flow = true;
+  return add_vector<returns>;
+}
+
 template <class T, bool returns> Handler of_integer(const std::string& op) {
   return of_operation(op, [](auto change) -> Handler { return atomic<T, decltype(change), returns>; });
 }
@@ -80,6 +123,7 @@ template <bool returns> Handler bind_atomic(Binding& b) {
   std::string op;
   for (const char* one : {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"})
     if (op.empty() && b.take(one)) op = one;
+  if (const unsigned n = b.take("v2") ? 2 : b.take("v4") ? 4 : 0) return bind_vector<returns>(b, op, n);
   const Type type = b.type();
   size_t k = 0;
   b.count((returns ? 3 : 2) + (op == "cas"), (returns ? 3 : 2) + (op == "cas"));
