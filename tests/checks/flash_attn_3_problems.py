@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.checks.flash_attn_3_gradients import BOTH_PASSES, GRADIENTS
+
 _Q, _G = "-H 2 --kv-heads 2", "-H 4 --kv-heads 2"
 _APPEND = f"-b 2 {_Q} -s 9 -d 128 --dtype bf16 --causal --kv-cache linear --splits 1"
 _TABLES = "--rotary-cos filled --rotary-sin filled"
@@ -26,30 +28,6 @@ def _all(feature: str, *flags: str) -> tuple[Fa3Problem, ...]:
 
 
 _MORE_LENGTHS = "-s 200 --seqlen-k 333"
-def _backward(feature: str, *flags: str) -> tuple[Fa3Problem, ...]:
-    return _all(feature, *(f"{text} --direction bwd" for text in flags))
-
-
-GRADIENTS_CAUSAL = (
-    f"{_G} -s 256 -d 128 --dtype bf16 --causal",
-    "-b 2 -H 4 --kv-heads 1 -s 200 --seqlen-k 333 -d 120 --dtype bf16 --causal --layout bshd",
-    f"{_G} -s 130 --seqlen-k 70 -d 128 --dtype bf16 --causal",
-    f"{_Q} -s 200 --seqlen-k 300 -d 64 --dtype bf16 --causal --softcap 15 --deterministic",
-    f"{_Q} -s 200 --seqlen-k 300 -d 192 --dtype bf16 --causal",
-    "-H 1 -s 200 --seqlen-k 300 -d 192 --hdim-v 128 --dtype bf16 --causal",
-)
-GRADIENTS = (
-    f"{_Q} -b 2 -s 200 --seqlen-k 300 -d 64 --dtype bf16",
-    f"{_Q} -s 70 --seqlen-k 300 -d 40 --hdim-v 64 --dtype bf16",
-    f"{_Q} -s 256 --seqlen-k 300 -d 128 --dtype bf16",
-    "-H 2 --kv-heads 1 -s 200 --seqlen-k 300 -d 256 --dtype fp16",
-)
-GRADIENTS_PACKED = (
-    "--seqlens-q 70,1,130,0 --seqlens-k 300,30,130,20 -H 4 --kv-heads 2 -d 128 --dtype bf16 --causal --deterministic",
-    "--seqlens-q 70,1,130 --seqlens-k 500,300,130 -H 2 -d 128 --dtype fp16 --mask window:70,30",
-    "--seqlens-q 70,1,130,0 --seqlens-k 300,30,130,20 -H 4 --kv-heads 2 -d 96 --dtype fp16 --mask window:70,30 --softcap 20 --deterministic",
-)
-"""Grouped heads or not, rows without keys, V of another head dim, and sums in a fixed order."""
 PACKED = "--seqlens-q 70,1,130 --seqlens-k 500,300,130"
 CACHE = "--cache-seqlens 300,77 -b 2"
 PROBLEMS = (
@@ -183,9 +161,7 @@ PROBLEMS = (
         f"{_Q} -s 9 -d 96 --dtype fp16 --causal --kv-cache linear {CACHE} --append 9 --rotary 32 --splits 1",
         f"-H 1 -s 9 -d 256 --dtype bf16 --causal --kv-cache linear {CACHE} --append 9 --splits 1",
     ),
-    *_backward("backward, causal", *GRADIENTS_CAUSAL),
-    *_backward("backward, no mask", *GRADIENTS),
-    *_backward("backward, packed sequences", *GRADIENTS_PACKED),
-    *_all("both passes", f"{_G} -s 256 -d 128 --dtype bf16 --causal --direction fwd+bwd"),
+    *(problem for feature, flags in GRADIENTS.items() for problem in _all(feature, *flags)),
+    *_all("both passes", *BOTH_PASSES),
 )
 """Lengths that fill no tile, except where tiles must be even in number. Of each feature the first problems matter most."""
