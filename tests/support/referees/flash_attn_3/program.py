@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -15,13 +16,15 @@ from tempfile import mkdtemp
 
 import pytest
 
-from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance
+from fmha_cli.codegen.flash_attn_3.backward_emit import aliases, headers
+from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance, backward_of
 from fmha_cli.codegen.flash_attn_3.backward_params import Fa3BwdConvertParams, Fa3BwdDotParams
 from fmha_cli.codegen.flash_attn_3.facts import ELEMENTS
-from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, ForwardInstance
+from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, ForwardInstance, algorithm_of
 from fmha_cli.codegen.flash_attn_3.params import block_of
 from fmha_cli.codegen.struct import c_fields
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.sources.store import fetch_source
 from fmha_cli.toolchain.cuda.packages import RUNTIME, wheel
 from tests.support.referees.upstream_host.building import key_of, run
@@ -130,13 +133,25 @@ def build_blocks(tree: Path, work: Path, compiler: str, instances: Sequence[Laun
     NVRTC aligns a descriptor to 64 bytes and CUDA 13's ``cuda.h`` to 128, so a copy of that header states 64.
     """
     choice = _choice_object(tree, work, compiler)
+    cuda = _aligned_headers(work)
+    with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
+        made = list(pool.map(lambda i: _block_program(tree, work, compiler, cuda, choice, i), instances))
+    return {i.template_id: path for i, path in zip(instances, made, strict=True)}
+
+
+def _aligned_headers(work: Path) -> Path:
+    """CUDA's headers, and in ``work`` a copy of the one that states another alignment."""
     cuda = Path(wheel(RUNTIME).record).parents[1] / "nvidia" / "cu13" / "include"
     header = (cuda / "cuda.h").read_text("utf-8")
     assert "alignas(128)" in header
     (work / "cuda.h").write_text(header.replace("alignas(128)", "alignas(64)"))
-    with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
-        made = list(pool.map(lambda i: _block_program(tree, work, compiler, cuda, choice, i), instances))
-    return {i.template_id: path for i, path in zip(instances, made, strict=True)}
+    return cuda
+
+
+def _folders(tree: Path, work: Path, cuda: Path, *own: Path) -> list[str]:
+    hopper, cutlass = tree / TREE / "hopper", tree / TREE / "csrc" / "cutlass" / "include"
+    folders = (HERE / "host" / "shim", *own, work, HERE, hopper, cutlass, cuda, cuda / "cccl")
+    return [f"-I{folder}" for folder in folders]
 
 
 def _block_program(tree: Path, work: Path, compiler: str, cuda: Path, choice: Path, i: Launched) -> Path:
@@ -144,10 +159,8 @@ def _block_program(tree: Path, work: Path, compiler: str, cuda: Path, choice: Pa
     own.mkdir(exist_ok=True)
     (own / "fields.inc").write_text(_backward_fields(i) if isinstance(i, BackwardInstance) else _fields(block_of(i)))
     name, defined = _unit(i)
-    hopper, cutlass = tree / TREE / "hopper", tree / TREE / "csrc" / "cutlass" / "include"
-    folders = (HERE / "host" / "shim", own, work, HERE, hopper, cutlass, cuda, cuda / "cccl")
     source = HERE / "host" / f"{name}.cpp"
-    flags = (*DEVICE_FLAGS, *(f"-D{word}" for word in defined), *(f"-I{folder}" for folder in folders))
+    flags = (*DEVICE_FLAGS, *(f"-D{word}" for word in defined), *_folders(tree, work, cuda, own))
     run([compiler, *flags, str(source), str(choice), "-o", str(own / "host")])
     return own / "host"
 
@@ -189,3 +202,23 @@ def _forward_words(i: ForwardInstance) -> tuple[str, ...]:
     flags = (i.causal, i.local, i.softcap, i.a.varlen, i.a.paged, i.append, i.a.qv, i.a.pack_gqa, i.split, False)
     words = (*sizes, *map(int, flags), *i.a.tile, int(i.a.p_in_regs), int(i.a.overlap))
     return f"FMHA_INSTANCE={arguments}", f"FMHA_WORDS={','.join(map(str, words))}", f'FMHA_DTYPE="{i.dtype.value}"'
+
+
+def sizes_of(tree: Path, work: Path, compiler: str, kernels: Sequence[KernelSpec]) -> list[tuple[int, int, int]]:
+    """Shared memory, threads, and bytes of the block of each backward kernel: g++ compiles the types of its text."""
+    texts, instances = [], [backward_of(k.family, k.signature, algorithm_of(k)) for k in kernels]
+    for number, i in enumerate(instances):
+        values = "Kernel::SharedStorageSize, (int)Kernel::MaxThreadsPerBlock, (int)sizeof(Params)"
+        shown = f'void show() {{ std::printf("%d %d %d\\n", {values}); }}'
+        texts.append(f"namespace k{number} {{\n{aliases(i)}\n{shown}\n}}")
+    included = dict.fromkeys(h for i in instances for h in headers(i) if h != "fmha_fa3.h")
+    lines = ['#include "host/text.h"', '#include "host/device.h"', "#include <cstdio>"]
+    lines += [f"#include <{header}>" for header in included]
+    calls = " ".join(f"k{number}::show();" for number in range(len(instances)))
+    source = work / "sizes.cpp"
+    source.write_text("\n".join((*lines, *texts, f"int main() {{ {calls} }}\n")))
+    cuda = _aligned_headers(work)
+    (work / "fields.inc").write_text("")
+    run([compiler, *DEVICE_FLAGS, *_folders(tree, work, cuda), str(source), "-o", str(work / "sizes")])
+    out = subprocess.run([work / "sizes"], capture_output=True, text=True, check=True, timeout=600).stdout
+    return [(int(a), int(b), int(c)) for a, b, c in map(str.split, out.splitlines())]
