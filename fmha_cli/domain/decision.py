@@ -40,6 +40,11 @@ class Supported:
         """The reason for the rank alone."""
         return self.note.partition(KNOWN)[0]
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The known faults of the kernel that concern the problem, a sentence and a link each."""
+        return tuple(self.note.split(KNOWN)[1:])
+
 
 @dataclass(frozen=True)
 class Unsupported:

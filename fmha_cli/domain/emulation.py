@@ -7,6 +7,7 @@ library only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -74,9 +75,10 @@ class Finding:
     count: Annotated[int, Least(1)] = 1
 
     def line(self) -> str:
-        """One line for people."""
+        """One line for people. Of a list of three registers or more it has the first and the last."""
         times = "once" if self.count == 1 else f"{self.count} times"
-        return f"{self.kind.value} at {self.address:#x}, {self.instruction}: {self.text} ({times})"
+        registers = re.sub(r"\{\s*([^\s,{}]+),[^{}]*,\s*([^\s,{}]+)\s*\}", r"{\1 ... \2}", self.instruction)
+        return f"{self.kind.value} at {self.address:#x}, {' '.join(registers.split())}: {self.text} ({times})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,8 +137,10 @@ def record_of(row: Row, outcome: Outcome, request: Request, registry: Registry, 
     backend = registry.backend(kernel.backend)
     named = request.all_kernels and not row.default
     times = outcome.measurement.stage_medians_ns if outcome.measurement else ()
+    known = row.choice.decision.known if outcome.verdict.exit_code is ExitCode.WRONG else ()
     return replace(
         record,
+        notes=(*(f"KNOWN: {text}" for text in known), *record.notes),
         repro=repro_line(
             row.problem,
             replace(request, options=options_at(registry, request.options, kernel.backend, row.home)),

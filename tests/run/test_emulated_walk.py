@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from itertools import product
 from pathlib import Path
 
 import pytest
+from fmha_null import NullBackend
 
 from fmha_cli import api, plugin
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.decision import KNOWN, Decision, Supported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.emulation import FindingKind, Region, merged, summed
+from fmha_cli.domain.emulation import Finding, FindingKind, Region, merged, summed
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.verdict import Verdict
@@ -99,6 +101,36 @@ def test_findings_become_the_verdict(emulator: Told, sees: Sees, command: str, k
     assert row.verdict.exit_code == 1
     assert sorted(f.kind for f in row.findings or ()) == sorted(kinds)
     assert all(any(kind in note for note in row.notes) for kind in kinds)
+
+
+def test_a_hazard_comes_with_the_known_faults_of_its_kernel(
+    emulator: Told, sees: Sees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = "it reads too early (https://example.org/1)"
+    decide = NullBackend.decide
+
+    def noted(self: NullBackend, problem: api.Problem, device: DeviceFacts) -> Iterable[Decision]:
+        for one in decide(self, problem, device):
+            yield replace(one, note=f"{one.note}{KNOWN}{fault}") if isinstance(one, Supported) else one
+
+    monkeypatch.setattr(NullBackend, "decide", noted)
+    assert run()[0].notes == ()
+    sees("lds-race")
+    first, *others = run(fills=("normal",))[0].notes
+    assert (first, len(others)) == (f"KNOWN: {fault}", 1)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "shown"),
+    [
+        ("wgmma.x {%f1,   %f2,  %f3}, %rd1,  p, 1;", "wgmma.x {%f1 ... %f3}, %rd1, p, 1;"),
+        ("mma.y {%f1, %f2}, {%r1,%r2,%r3,%r4}, {%f1, %f2};", "mma.y {%f1, %f2}, {%r1 ... %r4}, {%f1, %f2};"),
+        ("ds_read_b32 v0, v1", "ds_read_b32 v0, v1"),
+    ],
+)
+def test_the_line_of_a_finding_has_the_ends_of_a_long_list_of_registers(instruction: str, shown: str) -> None:
+    found = Finding(kind=FindingKind.LDS_RACE, kernel="k", instruction=instruction, address=16, text="lane 0")
+    assert found.line() == f"lds-race at 0x10, {shown}: lane 0 (once)"
 
 
 @pytest.mark.slow
