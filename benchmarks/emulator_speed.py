@@ -47,6 +47,8 @@ SCHEMA = "fmha.emulator-speed/2"
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = "build"
 """The ``flags`` of a point that builds the emulator itself, with an empty cache."""
+HIP_HOST = "fmha_cli/backends/hip/standin"
+"""The folder of the HIP host's texts, as long as the core had them."""
 TILE_FLOPS = 2 * 16 * 8 * 16
 """Of an m16n8k16 product: larger matrix instructions count as so many of these, so that their kernels compare."""
 
@@ -168,8 +170,22 @@ def measure(point: Point, launches: int) -> dict[str, Any]:
 
 
 def extract_emulators(revision: str, folder: Path) -> None:
-    """Put the source of both emulators' plugins, as they were at a revision, under a folder."""
-    paths = ["plugins/fmha-amdgpu-emu/src", "plugins/fmha-nvptx-emu/src"]
+    """Put the source of both emulators' plugins, as they were at a revision, under a folder.
+
+    Once the core had the texts of the HIP host, which are the plugin's now. Such a plugin gets those of its revision.
+    """
+    _unpack(revision, ("plugins/fmha-amdgpu-emu/src", "plugins/fmha-nvptx-emu/src"), folder)
+    amd = folder / "plugins/fmha-amdgpu-emu/src/fmha_amdgpu_emu"
+    units = amd / "units.py"
+    text = units.read_text("utf-8")
+    if "hip_host_files" in text:
+        _unpack(revision, (HIP_HOST,), folder)
+        for path in (folder / HIP_HOST).glob("*.?pp"):
+            path.rename(amd / "core" / path.name)
+        units.write_text(text.replace("hip_host_files, ", "").replace("**hip_host_files(), ", ""), "utf-8")
+
+
+def _unpack(revision: str, paths: Sequence[str], folder: Path) -> None:
     text = subprocess.run(["git", "archive", revision, *paths], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(folder)], input=text, check=True)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import emulator_speed
 import pytest
-from emulator_speed import POINTS, Point, compare, misses, summary_of
+from emulator_speed import HIP_HOST, POINTS, Point, compare, extract_emulators, misses, summary_of
 
 
 def turn(*cpu_s: float) -> dict[str, Any]:
@@ -54,3 +57,30 @@ def test_a_point_that_cannot_run_says_so() -> None:
 
 def test_titles_are_unique() -> None:
     assert len({point.title for point in POINTS}) == len(POINTS)
+
+
+def test_an_emulator_from_before_the_host_was_its_own_gets_the_host_of_its_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, folder = tmp_path / "repository", tmp_path / "old"
+    amd, nvidia = (f"plugins/fmha-{name}-emu/src/fmha_{name}_emu" for name in ("amdgpu", "nvptx"))
+    before = "from fmha_cli.plugin import Units, hip_host_files, units_of\nFILES = {**hip_host_files(), **own}\n"
+    texts = {
+        f"{amd}/units.py": before,
+        f"{amd}/core/lds.cpp": "1",
+        f"{nvidia}/units.py": "2",
+        f"{HIP_HOST}/hip_host.cpp": "3",
+    }
+    for name, text in texts.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "."), (*author, "commit", "-qm", "old")):
+        subprocess.run(("git", *words), cwd=repository, check=True)
+    folder.mkdir()
+    monkeypatch.setattr(emulator_speed, "ROOT", repository)
+    extract_emulators("HEAD", folder)
+    assert sorted(path.name for path in (folder / amd / "core").iterdir()) == ["hip_host.cpp", "lds.cpp"]
+    assert (folder / amd / "units.py").read_text() == before.replace("hip_host_files, ", "").replace(
+        "**hip_host_files(), ", ""
+    )
