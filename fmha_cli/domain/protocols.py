@@ -351,6 +351,17 @@ class Batched(Protocol):
 
 
 @runtime_checkable
+class Estimated(Protocol):
+    """A backend whose compiles take long and were measured, so that a build of many kernels says what it will take."""
+
+    def compile_seconds(self, stage: Stage, context: BuildContext) -> tuple[float, float] | None:
+        """The least and the most processor seconds of compiling a kernel.
+
+        None if ``build`` would not compile it now, or nothing was measured.
+        """
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A backend that knows the cache key of a kernel before the build, for ``fmha cache why``."""
 

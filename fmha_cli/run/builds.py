@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.phases import SILENT, Phase, Voice
 from fmha_cli.domain.plan import Artifact, Stage
-from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
+from fmha_cli.domain.protocols import Backend, Batched, BuildContext, Estimated, Refusing
+from fmha_cli.domain.quantities import span
 from fmha_cli.domain.rules import Reason, unbuildable
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.job import Emulation, Loadable
@@ -79,6 +81,7 @@ def build_orders(
     ready, unfit = _prepared(registry, context, [order for key, order in distinct.items() if refused[key] is None])
     outcomes: dict[str, KernelOutcome] = {}
     jobs: dict[str, Job[Artifact]] = {}
+    builds: list[tuple[Backend, Stage, BuildContext]] = []
     for key, order in distinct.items():
         kernel = order.stage.kernel
         shop = (kernel.backend, order.home)
@@ -88,10 +91,12 @@ def build_orders(
             backend = registry.backend(kernel.backend)
             memory = backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
             jobs[key] = Job(kernel.name, build, memory, package_of(type(backend).__module__))
+            builds.append((backend, order.stage, ready[shop]))
         else:
             outcomes[key] = KernelOutcome(kernel.name, None, error)
             heard(outcomes[key])
 
+    say_costs(builds, context.notify)
     context.phase(Phase.BUILD, 0, len(jobs))
 
     def done(count: int, total: int, outcome: KernelOutcome) -> None:
@@ -105,6 +110,22 @@ def build_orders(
     if batch.interrupted:
         raise KeyboardInterrupt
     return {**outcomes, **dict(zip(jobs, batch.outcomes, strict=True))}
+
+
+def say_costs(builds: Sequence[tuple[Backend, Stage, BuildContext]], say: Callable[[str], None]) -> None:
+    """Say what several kernels will take, before the first one is compiled, for backends that have measured it."""
+    costs: dict[str, list[tuple[float, float]]] = {}
+    for backend, stage, context in builds if len(builds) > 1 else ():
+        if not isinstance(backend, Estimated):
+            continue
+        with suppress(FmhaError):  # the build of that kernel reports it
+            if seconds := backend.compile_seconds(stage, context):
+                costs.setdefault(backend.name, []).append(seconds)
+    for name, found in costs.items():
+        least, most = (span(sum(side)) for side in zip(*found, strict=True))
+        say(
+            f"{len(found)} kernel{'' if len(found) == 1 else 's'} of {name} to compile: {least} to {most} of processor time"
+        )
 
 
 def _build(registry: Registry, context: BuildContext, stage: Stage, stop: Event) -> Artifact:

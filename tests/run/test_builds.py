@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -154,6 +154,48 @@ def test_the_memory_of_a_compile(backend: PaperBackend, memory: int, monkeypatch
     monkeypatch.setattr(builds, "build_many", spy)
     built(backend, 4, 8)
     assert asked == [memory * COMPILE_BYTES] * 2
+
+
+class MeasuredBackend(HeavyBackend):
+    """Tile 4 is in the cache, tile 8 cannot be looked up, and any other takes 40 to 60 s for each row of the tile."""
+
+    def compile_seconds(self, stage: Stage, context: BuildContext) -> tuple[float, float] | None:
+        assert context.prepared is self.seen
+        tile = tile_of(stage.kernel)
+        if tile == 8:
+            raise EnvironmentProblem("the cache cannot be read", code="B001")
+        return None if tile == 4 else (40.0 * tile, 60.0 * tile)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "said"),
+    [
+        ((3, 4, 16, 8), ["2 kernels of heavy to compile: 12 min 40 s to 19 min of processor time"]),
+        ((1, 3, 16), ["2 kernels of heavy to compile: 12 min 40 s to 19 min of processor time"]),  # one is refused
+        ((3, 4), ["1 kernel of heavy to compile: 2 min to 3 min of processor time"]),
+        ((3,), []),  # one kernel is not many
+        ((4, 8), []),
+    ],
+)
+def test_what_many_kernels_take_is_said_before_the_first_is_built(tiles: Sequence[int], said: list[str]) -> None:
+    seen, heard = Seen(), list[str]()
+    backend = MeasuredBackend(seen)
+
+    def hear(text: str) -> None:
+        assert seen.built == []
+        heard.append(text)
+
+    build_orders(map(Order, stages(backend, *tiles)), OneBackend(backend), BuildContext(Path("cache"), notify=hear))
+    assert heard == said
+    assert set(seen.built) == {*tiles} - {1}
+
+
+def test_a_backend_that_measured_nothing_says_nothing() -> None:
+    heard: list[str] = []
+    backend = HeavyBackend(Seen())
+    context = BuildContext(Path("cache"), notify=heard.append)
+    build_orders(map(Order, stages(backend, 4, 8, 16)), OneBackend(backend), context)
+    assert heard == []
 
 
 def test_an_interrupt_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Ses
 from fmha_cli.domain.rules import Reason, Rule
 
 if TYPE_CHECKING:
+    from fmha_cli.backends.cuda.shop import Workshop
     from fmha_cli.domain.installation import Checker, DoctorCheck, SourceTree, Surroundings
 
 # Each method imports what it needs. Listing kernels needs no rules about problems, choosing a kernel needs no compiler,
@@ -36,7 +37,7 @@ def may_be_driven(drivers: Sequence[Path] = DRIVERS, environ: Mapping[str, str] 
 
 
 class CubinBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend, Profiled, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
+    """See ``fmha_cli.domain.protocols`` (Backend, Profiled, Batched, Estimated, DryRun, Keyed) and ``domain.installation`` (Doctored,
     Sourced) for the contract of the methods.
 
     Args:
@@ -86,13 +87,18 @@ class CubinBackend:
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         return self.upstream.upstream_name(kernel)
 
-    def prepare(self, context: BuildContext) -> object:
+    def prepare(self, context: BuildContext) -> Workshop:
         from fmha_cli.backends.cuda.shop import workshop
 
         return workshop(self.upstream, context)
 
     def compile_bytes(self, kernel: KernelSpec) -> int:
         return self.upstream.compile_bytes[kernel.family]
+
+    def compile_seconds(self, stage: Stage, context: BuildContext) -> tuple[float, float] | None:
+        seconds = self.upstream.compile_seconds(stage.kernel.family)
+        slow = seconds is not None and self.prepare(context).must_compile(self.upstream, stage.kernel, context)
+        return seconds if slow else None
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
         from fmha_cli.backends.cuda.shop import build

@@ -67,6 +67,17 @@ class Workshop:
         """The differences of the sources from the pinned ones."""
         return None if self.own is None else self.own.edited
 
+    def must_compile(self, upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> bool:
+        """Whether :func:`build` would compile the kernel: there is a compiler, and no cubin from the cache or an archive.
+
+        Raises:
+            EnvironmentProblem: the cache cannot be read.
+        """
+        wished = COMPILER_OPTION in context.options
+        toolchain, _ = _toolchain(upstream, kernel, self, wished)
+        text = text_of(upstream, kernel, self.digests)
+        return toolchain is not None and _known(upstream, kernel, text, toolchain, self, wished) is None
+
 
 def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
     """The context's workshop, or a new one. A missing compiler is not an error yet.
@@ -134,9 +145,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
     text = text_of(upstream, kernel, shop.digests)
     wished = COMPILER_OPTION in context.options
     toolchain, fault = _toolchain(upstream, kernel, shop, wished)
-    known = None if toolchain is None else shop.cache.lookup(_key(upstream, kernel, text, toolchain, shop))
-    if known is None and not wished:
-        known = find_prebuilt(shop.cache, kernel_build(kernel, text))
+    known = _known(upstream, kernel, text, toolchain, shop, wished)
     if known is not None:
         return replace(known, edited=shop.edited)
     if toolchain is None:
@@ -223,6 +232,14 @@ def _toolchain(
         return shop.assembled(), None
     except EnvironmentProblem as fault:
         return None, fault
+
+
+def _known(
+    upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain | None, shop: Workshop, wished: bool
+) -> Artifact | None:
+    """The cubin of a kernel from the cache or, unless the context names a compiler, from an imported archive."""
+    known = None if toolchain is None else shop.cache.lookup(_key(upstream, kernel, text, toolchain, shop))
+    return known if known is not None or wished else find_prebuilt(shop.cache, kernel_build(kernel, text))
 
 
 def _compile(

@@ -135,6 +135,10 @@ class Upstream(ABC):
         """
         return frozenset()
 
+    def compile_seconds(self, family: Family) -> tuple[float, float] | None:
+        """The least and the most processor seconds that compiling a kernel of a family took; None if not measured."""
+        return None
+
     def defects(self, cubin: bytes, remarks: Sequence[str]) -> Iterable[str]:
         """Why a cubin that was just compiled is not kept; nothing by default.
 

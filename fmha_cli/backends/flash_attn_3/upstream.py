@@ -52,6 +52,7 @@ class FlashAttention3(Upstream):
     params_of = own(".arguments")
     launch_of = own(".launches")
     expect_exports = own(".launches")
+    compile_seconds = own("fmha_cli.codegen.flash_attn_3.facts")
     emit = own("fmha_cli.codegen.flash_attn_3.emit")
     derive_files = own("fmha_cli.codegen.flash_attn_3.emit")
     auxiliaries_of = own(".arguments")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.signature import MaskKey
 
 NAME = "flash_attn_3"
@@ -40,6 +41,12 @@ def document() -> Mapping[str, Any]:
 def pairs(element_bytes: int) -> tuple[tuple[int, int], ...]:
     """The head dims of Q and V for which upstream has forward kernels, in upstream's order."""
     return tuple((d, dv) for d, dv in document()["pairs"][str(element_bytes)])
+
+
+def compile_seconds(family: Family) -> tuple[float, float] | None:
+    """The least and the most processor seconds that compiling a kernel of a family took."""
+    least, most = document()["compile seconds"][family.value]
+    return least, most
 
 
 @cache

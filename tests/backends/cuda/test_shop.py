@@ -14,6 +14,7 @@ import pytest
 
 from fmha_cli.backends.cuda import inspect as inspections
 from fmha_cli.backends.cuda import shop as shops
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.inspect import inspect
 from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, text_of, workshop
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
@@ -21,6 +22,7 @@ from fmha_cli.backends.flash_attn.upstream import FlashAttention
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.formats import view
@@ -119,6 +121,29 @@ def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
     ptx = made.path.with_name(PTX)
     assert "wgmma.mma_async" in ptx.read_text()
     assert ".target sm_90a" in ptx.read_text()
+
+
+class Measured(Wgmma):
+    """Its compiles were measured."""
+
+    def compile_seconds(self, family: Family) -> tuple[float, float]:
+        return (1.0, 2.0)
+
+
+def test_a_compile_costs_nothing_once_the_kernel_is_built(bench: Bench) -> None:
+    upstream, stage = Measured(needing="barrier_set_up"), Stage(KERNEL)
+    backend = CubinBackend(upstream, False)
+    assert backend.compile_seconds(stage, bench.context) == (1.0, 2.0)
+    build(upstream, KERNEL, bench.context)
+    assert backend.compile_seconds(stage, bench.context) is None
+    assert CubinBackend(Wgmma(asserting=True), False).compile_seconds(stage, bench.context) is None
+
+
+def test_without_a_compiler_nothing_is_compiled(bench: Bench) -> None:
+    shop = bench.context.prepared
+    assert isinstance(shop, Workshop)
+    assert not replace(shop, toolchain=None).must_compile(Wgmma(), KERNEL, bench.context)
+    assert shop.must_compile(Wgmma(), KERNEL, bench.context)
 
 
 @pytest.mark.slow
