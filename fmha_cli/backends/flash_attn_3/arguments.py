@@ -13,7 +13,7 @@ from typing import Any
 
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
 from fmha_cli.backends.flash_attn_3.backward_arguments import backward_params
-from fmha_cli.backends.flash_attn_3.maps import map_of, strides_of
+from fmha_cli.backends.flash_attn_3.maps import lse_strides, map_of, strides_of
 from fmha_cli.backends.flash_attn_3.scratch import LSE, LSE_PARTS, METADATA, OUT_PARTS, SEMAPHORE, metadata_places
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
 from fmha_cli.backends.gpu.arithmetic import single
@@ -176,9 +176,10 @@ def _descales(call: Launched) -> Members:
 def _epilogue(i: ForwardInstance, call: Launched) -> Members:
     s, p, o = call.situation, call.problem, call.rows("o")
     shape = (s.total_q, p.hdim_v, p.heads, s.batch_q)
-    lse = Strides(batch=0 if s.packed_q else p.heads * s.total_q, head=s.total_q, row=1)
-    plain = (lse.head, lse.batch)
-    packed = (lse.head, lse.head * s.groups, lse.batch) if i.a.pack_gqa else plain
+    dense = (s.total_q, 0 if s.packed_q else p.heads * s.total_q)
+    head, batch = lse_strides(call, dense)
+    packed = (head, head * s.groups, batch) if i.a.pack_gqa else (head, batch)
+    parts_packed = (dense[0], dense[0] * s.groups, dense[1]) if i.a.pack_gqa else dense
     count, part, of_o = _parts(i, call)
     parts = p.heads * s.total_q * s.batch_q
     out: Members = {
@@ -191,12 +192,12 @@ def _epilogue(i: ForwardInstance, call: Launched) -> Members:
         "stride_O_partial": (*strides_of(part), of_o),
         "stride_O_partial_packed": (*_packed_strides(i, s, part), of_o),
         "ptr_LSE": call.address("lse") or call.address(LSE),
-        "stride_LSE": (*plain, 0),
+        "stride_LSE": (head, batch, 0),
         "shape_LSE_packed": (*_packed_shape(i, s, (s.total_q, p.heads, s.batch_q)), count),
         "stride_LSE_packed": (*packed, 0),
         "ptr_LSE_partial": call.address(LSE_PARTS),
-        "stride_LSE_partial": (*plain, parts),
-        "stride_LSE_partial_packed": (*packed, parts),
+        "stride_LSE_partial": (*dense, parts),
+        "stride_LSE_partial_packed": (*parts_packed, parts),
         "qhead_per_khead_divmod": divmod_of(s.groups if i.a.pack_gqa else 1),
     }
     if i.stores_by_tma:
@@ -229,7 +230,7 @@ def _combine(i: CombineInstance, call: Launched) -> Members:
         "ptr_O": call.address("o"),
         "stride_O": strides_of(o),
         "ptr_LSE": call.address("lse") or call.address(LSE),
-        "stride_LSE": (rows, of_lse),
+        "stride_LSE": lse_strides(call, (rows, of_lse)),
         "seqlen_divmod": divmod_of(rows),
         "head_divmod": divmod_of(p.heads),
         "cu_seqlens": call.address("cu_seqlens_q"),

@@ -18,7 +18,7 @@ from fmha_cli.backends.flash_attn_3.backward_sizes import (
     SEMAPHORES,
     BackwardSizes,
 )
-from fmha_cli.backends.flash_attn_3.maps import map_of, strides_of
+from fmha_cli.backends.flash_attn_3.maps import lse_strides, map_of, strides_of
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.call import Call
@@ -90,7 +90,7 @@ def _dot(z: BackwardSizes, call: Launched) -> Members:
         "shape_dPsum": (z.seqlen_q_rounded, p.heads, z.batch),
         "stride_dPsum": _per_row(z, call),
         "ptr_LSE": call.address("lse"),
-        "stride_LSE": (z.seqlen_q, 0 if packed else p.heads * z.seqlen_q),
+        "stride_LSE": lse_strides(call, (z.seqlen_q, 0 if packed else p.heads * z.seqlen_q)),
         "ptr_LSE_log2": call.address(LSE_LOG2),
         "stride_LSE_log2": _per_row(z, call),
         "ptr_dQaccum": call.address(DQ_SUMS),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
-from fmha_cli.backends.gpu.call import Strides
+from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
+from fmha_cli.backends.gpu.call import Call, Strides
 from fmha_cli.domain.dtypes import DType
 
 _ELEMENTS = {DType.FP16: "FLOAT16", DType.BF16: "BFLOAT16", DType.FP8_E4M3: "UINT8"}
@@ -36,3 +37,14 @@ def map_of(dtype: DType, address: int, shape: tuple[int, ...], strides: Strides,
 def strides_of(strides: Strides) -> tuple[int, int, int]:
     """Strides in the order of a CuTe tensor: row, head, batch."""
     return strides.row, strides.head, strides.batch
+
+
+def lse_strides(call: Call[Fa3Situation], dense: tuple[int, int]) -> tuple[int, int]:
+    """The strides of head and sequence of LSE, which may have gaps between its rows; ``dense`` are those of scratch memory.
+
+    Upstream's host code makes a dense tensor. Its kernels take any strides of these two axes.
+    """
+    if "lse" not in call.tensors:
+        return dense
+    *batch, head, _ = call.tensor("lse").strides
+    return head, batch[0] if batch and not call.situation.packed_q else 0

@@ -23,6 +23,7 @@ from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
+from fmha_cli.run.layout import layout_of
 from tests.support.referees.flash_attn_3.blocks import bound, dense_problem
 
 H100 = replace(DeviceFacts.of_arch("sm_90a"), id="cuda:0", units=132)
@@ -101,3 +102,38 @@ def test_kernels_are_assembled_by_ptxas_and_never_by_nvrtc() -> None:
     for family in FORWARD:
         assert UPSTREAM.instructions(family_kernels("sm_90a", family)[0])
     assert "-DNDEBUG" in UPSTREAM.flags["nvrtc"]
+
+
+GAPPED = "-b 2 -H 4 -s 70 --seqlen-k 300 -d 128 --dtype bf16"
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "batch"),
+    [
+        (f"{GAPPED} --lse --splits 1", "epilogue__stride_LSE", True),
+        (f"{GAPPED} --kv-heads 1 --lse --splits 1", "epilogue__stride_LSE_packed", True),
+        (f"{PACKED} --lse --splits 1", "epilogue__stride_LSE", False),
+        (f"{GAPPED} --lse --splits 3", "stride_LSE", True),
+        (f"{GAPPED} --direction bwd", "stride_LSE", True),
+        (f"{PACKED} --direction bwd", "stride_LSE", False),
+    ],
+)
+def test_an_lse_with_gaps_between_its_rows_is_written_and_read_there(line: str, field: str, batch: bool) -> None:
+    """Upstream makes LSE itself, without gaps. ``fmha validate`` has gaps, and what a kernel writes there is out of bounds."""
+    problem, kernel = first(line)
+    plan = plan_of(problem, kernel, H100)
+    lse = layout_of(problem, plan.workspaces, gaps=True).slot("lse").tensor
+    call = replace(bound(problem, kernel, H100, gaps=True), plan=plan)
+    call = replace(call, tensors={**call.tensors, "lse": lse})
+    taking = (
+        Family.FWD_SPLITKV_COMBINE
+        if problem.splits > 1
+        else Family.BWD_DOT_DO_O
+        if problem.direction.backward
+        else Family.FWD
+    )
+    params = params_of(next(stage for stage in plan.stages if stage.family is taking), call)
+    found = [int(value) for value in getattr(params, field)]
+    assert lse.strides[-2] > problem.seqlen_q
+    assert lse.strides[-2] in found
+    assert (lse.strides[0] in found) or not batch

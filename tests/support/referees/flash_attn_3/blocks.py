@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -45,12 +46,16 @@ MAPS = (
 
 
 def bound(problem: Problem, kernel: KernelSpec, device: DeviceFacts, *, gaps: bool) -> Call[Any]:
-    """A binding of the plan around a kernel in an arena at ``ARENA``."""
+    """A binding of the plan around a kernel in an arena at ``ARENA``. LSE has no gaps: upstream's host code makes it."""
     plan = plan_of(problem, kernel, device)
     arena = layout_of(problem, plan.workspaces, gaps=gaps)
+    tensors = dict(arena.tensors)
+    if "lse" in tensors:
+        plain = layout_of(problem, plan.workspaces).slot("lse").tensor
+        tensors["lse"] = replace(tensors["lse"], strides=plain.strides)
     situation = situation_of(problem, device)
     places = {name: (1 << 45) + (at << 20) for at, name in enumerate(auxiliaries_of(situation))}
-    return Call(plan, situation, arena.tensors, ARENA, places)
+    return Call(plan, situation, tensors, ARENA, places)
 
 
 def call_line(call: Call[Any], units: int) -> str:
