@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from nvidia_check.kernels import pool_of, supply
-from nvidia_check.plans import machine_of
+from nvidia_check.plans import machine_of, unserved
 from nvidia_check.subjects import subjects_of
 
 from fmha_cli.discovery.registry import build_registry
@@ -43,10 +43,13 @@ def main() -> int:
     device, registry, artifacts, whole = machine_of(wanted.arch), build_registry(), list[Artifact](), True
     for subject in wanted.backend:
         backend, here = registry.backend(subject.backend), subject.at(device)
+        if why := unserved(backend, device):
+            print(why)
+            continue
         pool = pool_of(backend, device, here.flags, here.kernels)
         refused = {flags: plan for flags, plan in pool.plans.items() if isinstance(plan, str)}
         left = 60 * wanted.minutes - (time.monotonic() - started)
-        made = supply(pool, backend, root, jobs=wanted.jobs, seconds=max(0.0, left), offline=wanted.offline)
+        made = supply(pool, backend, root, jobs=wanted.jobs, seconds=max(0.0, left), offline=wanted.offline, say=print)
         print(f"{subject.backend}: {made.text()}; {time.monotonic() - started:.0f} s")
         for flags, why in refused.items():
             print(f"refused: {flags}: {why}")

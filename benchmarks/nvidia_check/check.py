@@ -24,7 +24,7 @@ from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.root import open_root
 from nvidia_check.budget import Budget, out_of_time
 from nvidia_check.kernels import Pool, Supply, pool_of, supply
-from nvidia_check.plans import planned
+from nvidia_check.plans import planned, unserved
 from nvidia_check.random_problems import SEED, random_problems
 from nvidia_check.results import NOT_RUN, Result, not_run
 from nvidia_check.sanitizer import sanitize, tool
@@ -115,14 +115,14 @@ def check(
 ) -> tuple[list[Result], dict[str, Any]]:
     """Run the whole check on an available device. Returns the rows and the rest of the record."""
     notes: dict[str, Any] = {"environment": environment(), **bring(options), "kernels": {}}
+    served, results = with_kernels(device, subjects, options)
     going = []
-    for subject in subjects:
-        one = _begun(device, subject.at(device), subjects, options, budget)
+    for subject in served:
+        one = _begun(device, subject.at(device), served, options, budget)
         notes["kernels"][subject.backend] = {"text": one.kernels.text(), "missing": dict(one.kernels.faults)}
         going.append(one)
-    notes["arch"] = going[0].pool.arch
+    notes["arch"] = going[0].pool.arch if going else device.archs[0]
     budget.done("kernels")
-    results: list[Result] = []
     for part, do in (("cases", _cases), ("speed", _speed), ("random", _random), ("sanitizer", _sanitizer)):
         for one in going if part in options.parts else ():
             rows = do(one, options, budget)
@@ -134,6 +134,19 @@ def check(
     return results, notes
 
 
+def with_kernels(
+    device: DeviceFacts, subjects: Sequence[Subject], options: Options
+) -> tuple[list[Subject], list[Result]]:
+    """The subjects whose backends have kernels for the device, and the rows of the others, which are NOT_RUN."""
+    registry, served, rows = build_registry(), list[Subject](), list[Result]()
+    for subject in subjects:
+        if why := unserved(registry.backend(subject.backend), device):
+            rows += nothing_runs([subject], options, why)
+        else:
+            served.append(subject)
+    return served, rows
+
+
 def _begun(
     device: DeviceFacts, subject: Subject, subjects: Sequence[Subject], options: Options, budget: Budget
 ) -> Going:
@@ -142,7 +155,7 @@ def _begun(
     weight = subject.share / sum(other.share for other in subjects)
     pool = pool_of(backend, device, subject.flags, subject.kernels)
     seconds = budget.share(0, MOST["build"] * weight) or 0
-    kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds)
+    kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds, slow=False)
     folder = options.folder / subject.backend
     folder.mkdir(exist_ok=True)
     setting = Setting(

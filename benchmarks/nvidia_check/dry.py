@@ -16,7 +16,7 @@ from fmha_cli.run.dry_run import dry_outcomes
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.rows import plan_rows
 from nvidia_check.budget import Budget
-from nvidia_check.check import MOST, Options, bring, drawn, environment, planned_row, unready, with_kernel
+from nvidia_check.check import MOST, Options, bring, drawn, environment, planned_row, unready, with_kernel, with_kernels
 from nvidia_check.kernels import Pool, Supply, pool_of, supply
 from nvidia_check.plans import machine_of, planned
 from nvidia_check.results import Result
@@ -33,15 +33,15 @@ def dry_run(
     registry, device = build_registry(), machine_of(arch)
     notes: dict[str, Any] = {"environment": environment(), "arch": arch, **bring(options), "kernels": {}}
     supplied = []
-    for subject in (subject.at(device) for subject in subjects):
+    served, results = with_kernels(device, subjects, options)
+    for subject in (subject.at(device) for subject in served):
         backend = registry.backend(subject.backend)
         pool = pool_of(backend, device, subject.flags, subject.kernels)
         seconds = budget.share(0, MOST["build"]) or 0
-        kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds)
+        kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds, slow=False)
         notes["kernels"][subject.backend] = {"text": kernels.text(), "missing": dict(kernels.faults)}
         supplied.append((subject, backend, pool, kernels))
     budget.done("kernels")
-    results: list[Result] = []
     for subject, backend, pool, kernels in supplied:
         for row in _rows(subject, backend, device, pool, kernels, registry, options, budget):
             row.backend, row.arch = subject.backend, pool.arch

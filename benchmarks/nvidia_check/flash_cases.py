@@ -9,7 +9,6 @@ from random import Random
 from check_case import BWD, FWD, SPLITKV, CheckCase, of_head_dims
 
 from fmha_cli.domain.features import Alibi, CacheKind
-from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.problem import Problem
 from nvidia_check import random_flags
 from nvidia_check.random_flags import listed, size
@@ -134,9 +133,9 @@ POINTS = (*_decoding(), *_training())
 
 def drawn(base: Problem, rng: Random) -> list[str]:
     """The flags of a random problem of the base's kind."""
-    hdim = base.hdim if base.hdim in BUCKETS else rng.choice(_dims_below(base.hdim))
+    hdim = random_flags.hdim(base, rng, BUCKETS)
     out = [*random_flags.heads(rng, (1, 1, 2, 3, 4, 8)), "-d", str(hdim), "--dtype", base.dtype.value]
-    out += [*random_flags.layout(rng), *_lengths(base, rng), *_mask(base, rng)]
+    out += [*random_flags.layout(rng), *_lengths(base, rng), *random_flags.mask(base, rng)]
     if base.alibi is not Alibi.NONE:
         out += rng.choice((["--alibi"], ["--alibi-slopes", "filled:h"], ["--alibi-slopes", "filled:bh"]))
     if base.softcap:
@@ -147,13 +146,6 @@ def drawn(base: Problem, rng: Random) -> list[str]:
     if base.direction.backward:
         return [*out, "--direction", base.direction.value, *(["--deterministic"] if rng.random() < 0.3 else [])]
     return [*out, "--splits", str(1 if base.splits == 1 else rng.randint(2, 24)), *(["--lse"] if base.lse else [])]
-
-
-def _dims_below(hdim: int) -> list[int]:
-    """The multiples of 8 that share a bucket with a head dim, without the bucket's own."""
-    top = next(size for size in BUCKETS if hdim <= size)
-    low = BUCKETS[BUCKETS.index(top) - 1]
-    return list(range(low + 8, top, 8))
 
 
 def _lengths(base: Problem, rng: Random) -> list[str]:
@@ -172,12 +164,3 @@ def _lengths(base: Problem, rng: Random) -> list[str]:
         dims = [d for d in (16, 32, 64, 96, 128) if d <= base.hdim]
         out += ["--rotary", f"{rng.choice(dims)}:{rng.choice(('half', 'interleaved'))}"]
     return out
-
-
-def _mask(base: Problem, rng: Random) -> list[str]:
-    if base.mask.kind is MaskKind.NONE:
-        return []
-    if base.mask.kind is MaskKind.CAUSAL:
-        return ["--causal"]
-    left, right = (rng.choice((0, 1, 31, 64, 100, rng.randint(0, 400))) for _ in range(2))
-    return ["--mask", rng.choice((*(f"window:{left},{right}",) * 2, f"window:{left},0", f"window:{left},-1"))]

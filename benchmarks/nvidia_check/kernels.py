@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Timer
@@ -12,7 +12,8 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem, Interrupted
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import Backend, Batched, BuildContext
+from fmha_cli.domain.protocols import Backend, Batched, BuildContext, Estimated
+from fmha_cli.run.builds import say_costs
 from fmha_cli.toolchain.parallel import COMPILE_BYTES, Job, build_many
 from nvidia_check.plans import planned, stages_of
 
@@ -77,9 +78,22 @@ class Supply:
 
 
 def supply(
-    pool: Pool, backend: Backend, cache_root: Path, *, jobs: int, seconds: float, offline: bool = True
+    pool: Pool,
+    backend: Backend,
+    cache_root: Path,
+    *,
+    jobs: int,
+    seconds: float,
+    offline: bool = True,
+    slow: bool = True,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Supply:
-    """Take every kernel from the cache or build it; compilers that still run after ``seconds`` are stopped."""
+    """Take every kernel from the cache or build it; compilers that still run after ``seconds`` are stopped.
+
+    Args:
+        slow: compile kernels, too, whose compile is known to take long (``Estimated``).
+        say: takes what the builds will take, before the first one.
+    """
     stop = Event()
     context = BuildContext(cache_root=cache_root, jobs=jobs, offline=offline, timeout=max(1.0, seconds), stop=stop)
     if isinstance(backend, Batched):
@@ -87,7 +101,8 @@ def supply(
             context = replace(context, prepared=backend.prepare(context))
         except EnvironmentProblem as fault:
             return Supply({}, dict.fromkeys(pool.stages, fault.what))
-    work = [_job(backend, stage, context) for stage in pool.stages.values()]
+    work = [_job(backend, stage, context, slow) for stage in pool.stages.values()]
+    say_costs([(backend, stage, context) for stage in pool.stages.values()], say)
     timer = Timer(max(0.0, seconds), stop.set)
     timer.daemon = True
     timer.start()
@@ -101,13 +116,17 @@ def supply(
     return Supply(artifacts, faults)
 
 
-def _job(backend: Backend, stage: Stage, context: BuildContext) -> Job[Artifact]:
+def _job(backend: Backend, stage: Stage, context: BuildContext, slow: bool) -> Job[Artifact]:
     memory = backend.compile_bytes(stage.kernel) if isinstance(backend, Batched) else COMPILE_BYTES
 
     def build(interrupted: Event) -> Artifact:
         assert context.stop is not None
         if context.stop.is_set() or interrupted.is_set():
             raise Interrupted(f"{stage.kernel.name} was not built: no time left", code="B009")
+        if not slow and isinstance(backend, Estimated) and (seconds := backend.compile_seconds(stage, context)):
+            least, most = seconds
+            what = f"{stage.kernel.name} was not built: it takes {least:.0f} to {most:.0f} s; gpu_prepare.py builds it"
+            raise EnvironmentProblem(what, code="B009")
         return backend.build(stage, context)
 
     return Job(stage.kernel.name, build, memory)

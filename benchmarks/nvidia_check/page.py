@@ -97,7 +97,7 @@ def _speeds(results: Sequence[Result]) -> Iterator[str]:
         cells = (
             f"{f['ours_ns'] / 1e3:.1f}",
             own,
-            f"{f['torch_ns'] / 1e3:.1f}",
+            f"{f['torch_ns'] / 1e3:.1f} {f['against']}",
             f"{f['tflops']:.0f}",
             f"{f['gbps']:.0f}",
         )

@@ -26,6 +26,13 @@ def machine_of(arch: str) -> DeviceFacts:
     return replace(DeviceFacts.of_arch(arch), archs=archs_of((int(major), int(minor)), known))
 
 
+def unserved(backend: Backend, device: DeviceFacts) -> str | None:
+    """Why a backend has nothing to check on a device; None if it has kernels for one of the device's architectures."""
+    if set(backend.archs()) & set(device.archs):
+        return None
+    return f"{backend.name} has no kernels for {', '.join(device.archs)}"
+
+
 def planned(backend: Backend, problem: Problem, device: DeviceFacts, kernels: str = "") -> Plan | str:
     """The plan of the best kernel, of those whose names hold ``kernels``, or the first reason of the nearest refusal."""
     decisions = [d for d in backend.decide(problem, device) if d.kernel is None or kernels in d.kernel.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.problem import Problem
 
 EVEN = 128
@@ -15,6 +16,29 @@ def heads(rng: Random, groups: Sequence[int]) -> list[str]:
     """Heads; ``groups``: query heads for each key/value head."""
     kv_heads = rng.choice((1, 1, 2, 3, 4))
     return ["-H", str(kv_heads * rng.choice(groups)), "--kv-heads", str(kv_heads)]
+
+
+def hdim(base: Problem, rng: Random, buckets: Sequence[int]) -> int:
+    """The base's head dim if it ends one of the buckets, or another multiple of 8 inside its bucket.
+
+    Args:
+        buckets: 0, and the head dims of the kernels in order.
+    """
+    if base.hdim in buckets:
+        return base.hdim
+    top = next(size for size in buckets if base.hdim <= size)
+    low = buckets[buckets.index(top) - 1]
+    return rng.choice(range(low + 8, top, 8))
+
+
+def mask(base: Problem, rng: Random) -> list[str]:
+    """A mask of the base's kind."""
+    if base.mask.kind is MaskKind.NONE:
+        return []
+    if base.mask.kind is MaskKind.CAUSAL:
+        return ["--causal"]
+    left, right = (rng.choice((0, 1, 31, 64, 100, rng.randint(0, 400))) for _ in range(2))
+    return ["--mask", rng.choice((*(f"window:{left},{right}",) * 2, f"window:{left},0", f"window:{left},-1"))]
 
 
 def layout(rng: Random) -> list[str]:

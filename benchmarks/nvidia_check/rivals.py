@@ -73,6 +73,39 @@ class Flash:
         return lambda: run(*given, scale=x.scale)
 
 
+class Flash3(Flash):
+    """The same operators after ``activate_flash_attention_impl("FA3")``: the FlashAttention-3 that is installed.
+
+    Each call activates it and then restores FlashAttention-2, which would otherwise be FlashAttention-3 too.
+    """
+
+    def operators(self) -> tuple[Any, Any]:
+        from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
+
+        activate_flash_attention_impl("FA3")
+        restore_flash_attention_impl()
+        return super().operators()
+
+    def forward(self, x: Inputs, lse: bool) -> Callable[[], Sequence[Any]]:
+        return _activated(super().forward(x, lse))
+
+    def backward(self, x: Inputs, saved: Sequence[Any]) -> Callable[[], Sequence[Any]]:
+        return _activated(super().backward(x, saved))
+
+
+def _activated(run: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[Any]]:
+    from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
+
+    def call() -> Sequence[Any]:
+        activate_flash_attention_impl("FA3")
+        try:
+            return run()
+        finally:
+            restore_flash_attention_impl()
+
+    return call
+
+
 class Efficient:
     """``_efficient_attention_forward``: the kernels that the backend ``mem_efficient`` has."""
 
@@ -117,4 +150,6 @@ class Cudnn:
         return lambda: [gradient.transpose(1, 2) for gradient in run(*given, scale=x.scale)]
 
 
-RIVALS: Mapping[str, Rival] = MappingProxyType({"flash": Flash(), "efficient": Efficient(), "cudnn": Cudnn()})
+RIVALS: Mapping[str, Rival] = MappingProxyType(
+    {"flash": Flash(), "flash_3": Flash3(), "efficient": Efficient(), "cudnn": Cudnn()}
+)

@@ -72,8 +72,8 @@ class Ours:
 
 
 def raced(point: Point, subject: Subject, backend: Backend, device: Any, context: BuildContext, torch: Torch) -> Result:
-    """One point: our outputs are checked against those of the first rival, then the timed launches of all are
-    interleaved.
+    """One point: our outputs are checked against those of the first rival that can run it, then the timed launches of
+    all are interleaved.
     """
     result = Result(point.part, point.name, point.flags, backend=subject.backend)
     problem = Problem.from_cli(point.flags)
@@ -85,19 +85,19 @@ def raced(point: Point, subject: Subject, backend: Backend, device: Any, context
     ours = Ours(backend, plan, device, context)
     try:
         torch.draw(problem, point)
-        theirs = {subject.rivals[0]: torch.operator(subject.rivals[0], problem, point)}
+        theirs, absent = rivals_of(subject, problem, point, torch)
+        against = next(iter(theirs))
         ours.take(torch.arrays())
         ours.launch(1)
         off = torch.difference({name: ours.output(name) for name in torch.outputs})
-        absent = _further(theirs, subject, problem, point, torch)
-        named = torch.kernels(theirs[subject.rivals[0]])
+        named = torch.kernels(theirs[against])
         timed = sample_turns((ours.launch, *(torch.timed(call) for call in theirs.values())), POLICY, seed=1)
     finally:
         ours.close()
         torch.forget()
     mine, other, *more = ([sum(stages) for stages in side.launches] for side in timed)
     ratio = Ratio.of(other, mine, against="ours", paired=True)
-    result.figures = figures(problem, mine, other, ratio) | {"difference": off, "graph": torch.captured}
+    result.figures = figures(problem, mine, other, ratio, against) | {"difference": off, "graph": torch.captured}
     result.figures["stages_ns"] = [median([launch[n] for launch in timed[0].launches]) for n in range(len(plan.stages))]
     result.figures["beside"] = absent | {
         name: median(samples) for name, samples in zip(list(theirs)[1:], more, strict=True)
@@ -107,17 +107,24 @@ def raced(point: Point, subject: Subject, backend: Backend, device: Any, context
     return result
 
 
-def _further(
-    theirs: dict[str, Callable[[], Any]], subject: Subject, problem: Problem, point: Point, torch: Torch
-) -> dict[str, Any]:
-    """Add the calls of the other rivals. Returns why some cannot run the point."""
-    absent = {}
-    for name in subject.rivals[1:]:
+def rivals_of(
+    subject: Subject, problem: Problem, point: Point, torch: Torch
+) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+    """The calls of the rivals that can run the point, in order, and why the others cannot.
+
+    Raises:
+        RuntimeError: none can.
+    """
+    theirs: dict[str, Callable[[], Any]] = {}
+    absent: dict[str, str] = {}
+    for name in subject.rivals:
         try:
             theirs[name] = torch.operator(name, problem, point)
         except Exception as fault:  # noqa: BLE001 - PyTorch's faults have no common type
             absent[name] = f"{type(fault).__name__}: {str(fault)[:200]}"
-    return absent
+    if not theirs:
+        raise RuntimeError(f"no rival runs the point: {'; '.join(f'{name}: {why}' for name, why in absent.items())}")
+    return theirs, absent
 
 
 def verdict_of(
@@ -143,8 +150,8 @@ def verdict_of(
     return "PASSED", None
 
 
-def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio) -> dict[str, Any]:
-    """The measurements; ``ratio`` is PyTorch's time divided by ours, so above 1 we are faster."""
+def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio, against: str) -> dict[str, Any]:
+    """The measurements; ``ratio`` is PyTorch's time divided by ours, so above 1 we are faster; ``against``: its operator."""
     rates = {
         name: (problem.flops() / median(t) / 1e3, problem.bytes() / median(t))
         for name, t in (("ours", mine), ("torch", other))
@@ -154,6 +161,7 @@ def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio) -
     words = ("TFLOP/s", "GB/s")[unit]
     return {
         "samples": len(mine),
+        "against": against,
         "ours_ns": median(mine),
         "ours_ci95": median_interval(mine),
         "torch_ns": median(other),
@@ -165,7 +173,7 @@ def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio) -
         "gbps": rates["ours"][1],
         "torch_tflops": rates["torch"][0],
         "torch_gbps": rates["torch"][1],
-        "line": f"{median(mine) / 1e3:9.1f} us  {rates['ours'][unit]:7.1f} {words}  torch {rates['torch'][unit]:7.1f}  "
+        "line": f"{median(mine) / 1e3:9.1f} us  {rates['ours'][unit]:7.1f} {words}  {against} {rates['torch'][unit]:7.1f}  "
         f"{ratio.ratio:.3f}x [{low:.3f}, {high:.3f}]{'' if ratio.ratio >= GOAL else '  below the goal'}",
     }
 

@@ -12,7 +12,7 @@ from check_case import CheckCase
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
-from nvidia_check import cudnn_cases, efficient_cases, flash_cases, triton_cases
+from nvidia_check import cudnn_cases, efficient_cases, flash_3_cases, flash_cases, triton_cases
 from nvidia_check.shards import Wanted
 from nvidia_check.speed_points import Point
 
@@ -31,7 +31,8 @@ class Subject:
         points: timed problems.
         draw: the flags of a random problem of a given problem's kind.
         count: random problems of a whole check.
-        rivals: PyTorch's operators (``rivals.py``) that a point is timed against. The race is against the first.
+        rivals: PyTorch's operators (``rivals.py``) that a point is timed against. The race is against the first
+            that can run it.
         same_kernel: whether the first rival launches the kernels that our backend launches, by their names in upstream.
         share: of the time for a part, if several backends are checked.
     """
@@ -87,7 +88,18 @@ FLASH = Subject(
     draw=flash_cases.drawn,
     count=500,
     rivals=("flash",),
-    share=0.5,
+    share=0.38,
+)
+FLASH_3 = Subject(
+    backend="flash_attn_3",
+    title="FlashAttention-3",
+    cases=flash_3_cases.CASES,
+    sanitized=flash_3_cases.SANITIZED,
+    points=flash_3_cases.POINTS,
+    draw=flash_3_cases.drawn,
+    count=300,
+    rivals=("flash_3", "flash", "cudnn"),
+    share=0.25,
 )
 EFFICIENT = Subject(
     backend="mem_efficient",
@@ -99,7 +111,7 @@ EFFICIENT = Subject(
     count=300,
     rivals=("efficient", "cudnn"),
     same_kernel=True,
-    share=0.35,
+    share=0.25,
 )
 CUDNN = Subject(
     backend="cudnn_oss",
@@ -110,9 +122,9 @@ CUDNN = Subject(
     draw=cudnn_cases.drawn,
     count=100,
     rivals=("cudnn", "flash"),
-    share=0.15,
+    share=0.12,
 )
-SUBJECTS = (FLASH, EFFICIENT, CUDNN)
+SUBJECTS = (FLASH, FLASH_3, EFFICIENT, CUDNN)
 TRITON = Subject(
     backend="triton",
     title="Triton's kernels",

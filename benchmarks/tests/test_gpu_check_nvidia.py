@@ -20,10 +20,12 @@ from check_case import CheckCase
 from devices import device_or_skip
 from nvidia_check.kernels import pool_of
 from nvidia_check.plans import planned
+from nvidia_check.random_problems import random_problems
 from nvidia_check.subjects import (
     CUDNN,
     EFFICIENT,
     FLASH,
+    FLASH_3,
     KNOWN,
     PLUGGED,
     SUBJECTS,
@@ -33,15 +35,17 @@ from nvidia_check.subjects import (
     subjects_of,
 )
 
+from fmha_cli.backends.flash_attn_3.catalogue import FAMILIES
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.codegen.mem_efficient.traits import kernels_of
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.features import Alibi, Bias, CacheKind, Layout, Mode, RotaryStyle
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, Layout, Mode, QScale, RotaryStyle
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.run.request import Command, Request
 from fmha_cli.run.run import Run
@@ -50,6 +54,7 @@ from tools.result_data import read_json
 EVERY = [(subject, case) for subject in KNOWN for case in subject.cases]
 PLACES = (
     *((FLASH, arch) for arch in ("sm_80", "sm_86", "sm_90", "sm_100", "sm_120")),
+    (FLASH_3, "sm_90a"),
     *((EFFICIENT, arch) for arch in ("sm_75", "sm_86", "sm_120")),
     *((CUDNN, arch) for arch in ("sm_90a", "sm_100a", "sm_103a")),
     *((TRITON, arch) for arch in ("sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_120a")),
@@ -57,6 +62,7 @@ PLACES = (
 PLACES_FIRST = {
     (FLASH.backend, "sm_90"),
     (FLASH.backend, "sm_120"),
+    (FLASH_3.backend, "sm_90a"),
     (EFFICIENT.backend, "sm_75"),
     (CUDNN.backend, "sm_90a"),
     (CUDNN.backend, "sm_100a"),
@@ -156,7 +162,10 @@ def test_the_backends_of_a_check_are_chosen_by_name() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--backend", "nope,cudnn_oss"), "no check for nope; there are flash_attn, mem_efficient, cudnn_oss, triton"),
+        (
+            ("--backend", "nope,cudnn_oss"),
+            "no check for nope; there are flash_attn, flash_attn_3, mem_efficient, cudnn_oss",
+        ),
         (("--parts", "cases,"), "no part ; there are cases, speed, random, sanitizer"),
         (("--parts", "casez"), "no part casez"),
         (("--archive", "nowhere.tar.xz"), "nowhere.tar.xz"),
@@ -191,13 +200,89 @@ def test_every_feature_of_flash_attention_has_a_case(backward: bool) -> None:
         assert any(has(p) for p in mine)
 
 
-def test_every_feature_of_a_cache_has_a_case() -> None:
-    cached = [p for p in problems(FLASH) if p.kv_cache.kind is not CacheKind.NONE]
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_every_feature_of_flash_attention_3_has_a_case(backward: bool) -> None:
+    mine = [p for p in problems(FLASH_3) if p.direction.backward is backward]
+    assert {p.hdim for p in mine} >= {64, 96, 128, 192, 256, 40, 80, 104, 160, 224}
+    assert {p.dtype.value for p in mine} == {"fp16", "bf16", *(() if backward else ("fp8_e4m3",))}
+    assert {p.mask.kind for p in mine} == {MaskKind.NONE, MaskKind.CAUSAL, MaskKind.WINDOW}
+    assert {p.mode for p in mine} == set(Mode)
+    assert {p.layout for p in mine} == set(Layout)
+    pairs = {(p.hdim, p.hdim_v) for p in mine if p.hdim != p.hdim_v}
+    assert pairs == ({(192, 128)} if backward else {(192, 128), (64, 256), (64, 512)})
+    for has in (
+        lambda p: p.softcap > 0,
+        lambda p: p.heads > p.kv_heads,
+        lambda p: p.seqlen_q % 128 > 0,
+        lambda p: p.seqlen_q > p.seqlen_k,
+        lambda p: 0 in p.key_lengths() or backward,
+        lambda p: p.lse is not backward,
+        lambda p: p.qscale is QScale.HEAD or backward,
+        lambda p: p.deterministic is backward,
+    ):
+        assert any(has(p) for p in mine)
+
+
+def test_most_kinds_of_kernels_of_flash_attention_3_have_a_case() -> None:
+    """Clusters, packed query heads, lengths that differ, pages, appended keys, and sums in a fixed order."""
+    pool = pool_of(build_registry().backend(FLASH_3.backend), DeviceFacts.of_arch("sm_90a"), FLASH_3.flags)
+    kernels = [stage.kernel for stage in pool.stages.values()]
+    assert {kernel.family for kernel in kernels} == set(FAMILIES)
+    forward = [k for k in kernels if k.family in (Family.FWD, Family.FWD_SPLITKV)]
+    for name in ("pack_gqa", "varlen", "paged"):
+        assert {getattr(k.algorithm, name) for k in forward} == {False, True}, name
+    assert {k.algorithm.cluster for k in forward} == {1, 2}
+    assert {k.signature.append for k in forward} == {Need.NO, Need.YES}
+    main = [k.algorithm for k in kernels if k.family is Family.BWD_DQ_DK_DV]
+    for name in ("gqa", "varlen", "fixed_order"):
+        assert {getattr(one, name) for one in main} == {False, True}, name
+
+
+@pytest.mark.parametrize("units", [78, 114, 144])
+def test_cases_of_flash_attention_3_take_the_same_kernels_on_smaller_and_larger_devices(units: int) -> None:
+    """The kernels are built before the device is known, and building one takes most of a minute."""
+    backend, usual = build_registry().backend(FLASH_3.backend), DeviceFacts.of_arch("sm_90a")
+    flags = [case.flags for case in FLASH_3.cases]
+    other = replace(usual, id="cuda:0", units=units)
+    assert pool_of(backend, other, flags).stages.keys() == pool_of(backend, usual, flags).stages.keys()
+
+
+def test_random_problems_take_all_kinds_that_flash_attention_3_serves() -> None:
+    """Each is drawn from a case, and the kernels of the cases and points serve it."""
+    device, backend = DeviceFacts.of_arch("sm_90a"), build_registry().backend(FLASH_3.backend)
+    pool = pool_of(backend, device, FLASH_3.flags)
+    bases = problems(FLASH_3)
+    found = random_problems(bases, lambda p: pool.serves(planned(backend, p, device)), FLASH_3.draw, len(bases))
+    drawn = [Problem.from_cli(one.flags) for one in found]
+    assert {p.dtype for p in drawn} == {p.dtype for p in bases}
+    assert {p.kv_cache.kind for p in drawn} == set(CacheKind)
+    assert {p.kv_cache.page for p in drawn} >= {1, 16, 128}
+    assert {p.rotary.style for p in drawn if p.rotary.dim} == set(RotaryStyle)
+    assert {p.direction for p in drawn} == {p.direction for p in bases}
+    for has in (
+        lambda p: p.seqlens_q is not None,
+        lambda p: p.hdim != p.hdim_v,
+        lambda p: p.cache_leftpad is not None,
+        lambda p: p.deterministic,
+        lambda p: p.append > 0,
+        lambda p: p.splits > 1,
+        lambda p: p.softcap > 0,
+        lambda p: p.qscale is QScale.HEAD,
+        lambda p: p.heads > p.kv_heads,
+    ):
+        assert any(has(p) for p in drawn)
+
+
+@pytest.mark.parametrize("subject", [FLASH, FLASH_3], ids=lambda subject: subject.backend)
+def test_every_feature_of_a_cache_has_a_case(subject: Subject) -> None:
+    cached = [p for p in problems(subject) if p.kv_cache.kind is not CacheKind.NONE]
+    pages = {p.kv_cache.page for p in cached if p.paged}
+    assert pages == ({256, 512} if subject is FLASH else {1, 16, 64, 128, 256})
     for has in (
         lambda p: p.cache_leftpad is not None and p.append > 0,
-        lambda p: p.cache_leftpad is not None and p.splits > 1,
-        lambda p: p.kv_cache.page == 256,
-        lambda p: p.kv_cache.page == 512,
+        lambda p: p.cache_leftpad is not None and (p.splits > 1 or subject is FLASH_3),
+        lambda p: p.cache_batch_idx is not None or subject is FLASH,
+        lambda p: p.paged and p.splits > 1,
         lambda p: p.paged and p.append > 0,
         lambda p: p.rotary.dim > 0 and p.rotary.style is RotaryStyle.HALF,
         lambda p: p.rotary.dim > 0 and p.rotary.style is RotaryStyle.INTERLEAVED,

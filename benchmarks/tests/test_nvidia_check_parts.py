@@ -8,18 +8,23 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nvidia_check import flash_cases
 from nvidia_check.budget import Budget, out_of_time
+from nvidia_check.kernels import pool_of, supply
 from nvidia_check.page import page
+from nvidia_check.plans import machine_of
 from nvidia_check.random_problems import random_problems
 from nvidia_check.results import Result, good, table
 from nvidia_check.sanitizer import judged as sanitized
 from nvidia_check.sanitizer import sanitize
 from nvidia_check.shards import Setting, Wanted, environ_of_children, judged, key_of, validate
-from nvidia_check.speed import verdict_of
+from nvidia_check.speed import rivals_of, verdict_of
+from nvidia_check.subjects import FLASH_3
 
+from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.problem import Problem
 
 
@@ -250,8 +255,55 @@ def test_a_race_is_fair_if_outputs_and_kernels_agree() -> None:
         assert (verdict, "outputs differ" in (why or "")) == ("WRONG", True)
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "sm_90a"])
+def test_kernels_that_take_a_minute_are_not_compiled_during_a_check(arch: str, tmp_path: Path) -> None:
+    """The time of the GPU is limited, and none of it may go into compiling what ``gpu_prepare.py`` compiles anywhere."""
+    backend = build_registry().backend(FLASH_3.backend)
+    pool = pool_of(backend, machine_of(arch), [FLASH_3.cases[0].flags])
+    made = supply(pool, backend, tmp_path / "cache", jobs=1, seconds=30, slow=False)
+    (why,) = made.faults.values()
+    if "NVRTC" in why:
+        pytest.skip(why)
+    assert "was not built: it takes 31 to 57 s; gpu_prepare.py builds it" in why
+
+
+class FakeTorch:
+    """PyTorch with some of its operators."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def operator(self, name: str, *_: object) -> str:
+        if name not in self.names:
+            raise ImportError(f"no {name}")
+        return f"call of {name}"
+
+
+def test_a_point_is_raced_against_the_first_rival_that_can_run_it() -> None:
+    point = FLASH_3.points[0]
+    problem = Problem.from_cli(point.flags)
+
+    def found(*names: str) -> tuple[dict[str, Any], dict[str, str]]:
+        return rivals_of(FLASH_3, problem, point, FakeTorch(*names))  # type: ignore[arg-type]
+
+    theirs, absent = found("flash", "cudnn")
+    assert list(theirs) == ["flash", "cudnn"]
+    assert absent == {"flash_3": "ImportError: no flash_3"}
+    assert list(found("flash", "flash_3")[0]) == ["flash_3", "flash"]
+    with pytest.raises(RuntimeError, match=r"flash_3: ImportError: no flash_3; flash: .*; cudnn: "):
+        found()
+
+
 def test_the_page_has_a_part_for_every_backend() -> None:
-    raced = {"ours_ns": 2e3, "ours_ci95": None, "torch_ns": 3e3, "tflops": 1.0, "gbps": 2.0, "ratio": 1.5}
+    raced = {
+        "ours_ns": 2e3,
+        "ours_ci95": None,
+        "torch_ns": 3e3,
+        "against": "efficient",
+        "tflops": 1.0,
+        "gbps": 2.0,
+        "ratio": 1.5,
+    }
     raced |= {"ratio_ci95": (1.4, 1.6), "goal_met": True, "beside": {"cudnn": 4e3, "flash": "it cannot"}}
     raced |= {"kernels": {"ours": ["fmha_cutlassF"], "torch": ["void fill(int)", "fmha_cutlassF(Params)"]}}
     rows = [
@@ -267,7 +319,7 @@ def test_the_page_has_a_part_for_every_backend() -> None:
     assert "## The machine's own ceilings" in text
     assert "## Memory-efficient attention: every family and feature, all fills" in text
     assert "| fmha_cutlassF | fill, fmha_cutlassF | two |" in text
-    assert "| two | 2.0 |  | 3.0 | 1 | 2 | 1.500 | 1.400-1.600 | cudnn 4.0, flash cannot |" in text
+    assert "| two | 2.0 |  | 3.0 efficient | 1 | 2 | 1.500 | 1.400-1.600 | cudnn 4.0, flash cannot |" in text
     assert "## cuDNN's published kernels: every family and feature, all fills" in text
     assert "three: NOT_RUN: no kernel" in text
 

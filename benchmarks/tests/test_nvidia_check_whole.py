@@ -15,8 +15,8 @@ from nvidia_check import dry, flash_cases
 from nvidia_check.budget import Budget
 from nvidia_check.check import Options
 from nvidia_check.kernels import Pool, Supply
-from nvidia_check.results import Result, table
-from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, Subject
+from nvidia_check.results import Result, good, table
+from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, FLASH_3, SUBJECTS, Subject
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
@@ -112,6 +112,36 @@ def test_what_is_left_is_divided_among_the_backends_and_the_later_parts(used: in
     assert budget.used <= 510
 
 
+@pytest.mark.parametrize("subject", [FLASH_3, CUDNN], ids=lambda subject: subject.backend)
+def test_a_backend_without_kernels_for_the_device_is_not_run(subject: Subject, tmp_path: Path) -> None:
+    """The rest of the check goes on, so an A100 confirms what it can."""
+    why = f"{subject.backend} has no kernels for sm_80"
+    options = options_of(tmp_path, tmp_path / "cache")
+    checked, notes = checking.check(DeviceFacts.of_arch("sm_80"), [subject], options, Budget(100))
+    dried, _ = dry.dry_run("sm_80", [subject], options, Budget(100))
+    assert notes["arch"] == "sm_80"
+    for rows in (checked, dried):
+        assert {(r.part, r.name) for r in rows} >= {("cases", case.name) for case in subject.cases}
+        assert {r.verdict for r in rows} == {"NOT_RUN"}
+        assert {r.backend for r in rows} == {subject.backend}
+        assert all(why in (r.why or "") for r in rows)
+        assert good(rows)
+
+
+def test_the_kernels_of_a_backend_without_any_for_the_device_are_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import gpu_prepare
+
+    monkeypatch.setenv("FMHA_CACHE_DIR", str(tmp_path / "cache"))
+    words = ["gpu_prepare.py", "--arch", "sm_80", "--backend", "flash_attn_3", "--offline"]
+    monkeypatch.setattr("sys.argv", [*words, "-o", str(tmp_path / "k.tar.xz")])
+    assert gpu_prepare.main() == 1  # an archive of nothing
+    said = capsys.readouterr().out
+    assert "flash_attn_3 has no kernels for sm_80" in said
+    assert "refused" not in said
+
+
 def test_the_race_says_why_it_did_not_take_place(tmp_path: Path, shared_cache: Path) -> None:
     """Without PyTorch or a device, every point is NOT_RUN with the last output of the process."""
     setting = checking.Setting(
@@ -160,10 +190,11 @@ def test_a_dry_run_does_what_it_can(
 
 SOME = (
     replace(FLASH, cases=FLASH.cases[::3], points=()),
+    replace(FLASH_3, cases=FLASH_3.cases[::3], points=()),
     replace(EFFICIENT, cases=EFFICIENT.cases[::4], points=()),
     replace(CUDNN, points=()),
 )
-"""Part of the cases of the two backends with many, and no points, because a dry run of the cases would plan them for
+"""Part of the cases of the three backends with many, and no points, because a dry run of the cases would plan them for
 nothing.
 """
 
@@ -213,7 +244,7 @@ def test_a_dry_run_supplies_all_kernels_before_the_first_row(tmp_path: Path, mon
 
     monkeypatch.setattr(dry, "supply", supplied)
     monkeypatch.setattr(dry, "_rows", rows)
-    dry.dry_run("sm_90", SOME[1:], options_of(tmp_path, tmp_path), Budget(100))
+    dry.dry_run("sm_90", SOME[2:], options_of(tmp_path, tmp_path), Budget(100))
     assert asked == ["kernels", "kernels", "rows of mem_efficient", "rows of cudnn_oss"]
 
 
