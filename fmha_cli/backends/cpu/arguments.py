@@ -149,7 +149,7 @@ def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping
     for name in ("bias", "dbias") if "do" in rows else ("bias",):
         if name in tensors:
             bias = tensors[name]
-            kept = tuple(s if n > 1 else 0 for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))
+            kept = tuple(0 if n == 1 else s for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))  # 0 rows share none
             out.update(_name_strides(name, kept))
     slopes = tensors.get("alibi_slopes")
     if slopes is not None:
