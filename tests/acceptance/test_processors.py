@@ -48,7 +48,7 @@ def other_level() -> str:
     return "x86_64_v3" if HERE[0] in LEVELS[1:] else "generic"
 
 
-def tests_pass(level: str, cache: Path, folders: tuple[str, ...], *words: str) -> None:
+def pass_tests(level: str, cache: Path, folders: tuple[str, ...], *words: str) -> None:
     """Run the tests of folders on this processor as one of a level, with the cache of this run."""
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *words, *folders]
     env = {**os.environ, VARIABLE: level, NAME: str(cache)}
@@ -63,14 +63,14 @@ def tests_pass(level: str, cache: Path, folders: tuple[str, ...], *words: str) -
 def test_every_test_passes_on_every_level(level: str, folder: str, shared_cache: Path) -> None:
     if level not in HERE:
         pytest.skip(f"NOT_RUN: this processor executes no {level} kernels")
-    tests_pass(level, shared_cache, (folder,))
+    pass_tests(level, shared_cache, (folder,))
 
 
 @pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_a_sample_passes_on_another_level(shared_cache: Path) -> None:
     one_process = ("-n", "0")  # collecting the tests takes each process longer than the sample
-    tests_pass(other_level(), shared_cache, FOLDERS, *one_process, "--some", str(SOME))
+    pass_tests(other_level(), shared_cache, FOLDERS, *one_process, "--some", str(SOME))
 
 
 @pytest.mark.timeout(3600)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fmha_cli import api
 from fmha_cli.codegen.abi import BACKWARD_ENTRY, EntryStatus, FmhaCpuBwdArgs
 from fmha_cli.codegen.struct import pack
+from fmha_cli.domain.verdict import Verdict
 from tests.support.generators.cpu.backward_cases import (
     BEST,
     DTYPES,
@@ -139,3 +141,11 @@ def test_the_block_starts_as_the_forward_one(load: Load) -> None:
     make_backward(case, np.random.default_rng(0))
     names = [name for name, _ in pack(backward_arguments(case))._fields_]
     assert names[:8] == ["q", "k", "v", "o", "lse", "bias", "alibi_slopes", "sink_logits"]
+
+
+@pytest.mark.parametrize("bias", ["elementwise", "elementwise:bhss", "elementwise:1h1s"])
+def test_without_a_query_row_nothing_of_dbias_is_written(bias: str) -> None:
+    """An axis of no rows is none that rows share: a kernel that takes it for one writes the first row."""
+    problem = api.Problem.from_cli(f"-H 2 --seqlens-q 0 --seqlens-k 49 --bias {bias} --direction bwd --dbias")
+    (record,) = api.run(problem, backend="cpu", command="validate")
+    assert record.verdict is Verdict.PASSED, record.notes
