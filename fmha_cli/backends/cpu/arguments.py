@@ -149,7 +149,8 @@ def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping
     for name in ("bias", "dbias") if "do" in rows else ("bias",):
         if name in tensors:
             bias = tensors[name]
-            kept = tuple(0 if n == 1 else s for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))  # 0 rows share none
+            # Of an axis of one plane or row all share it; an axis of no rows has none to share.
+            kept = tuple(0 if n == 1 else s for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))
             out.update(_name_strides(name, kept))
     slopes = tensors.get("alibi_slopes")
     if slopes is not None:
