@@ -1,4 +1,4 @@
-"""A kernel from NVRTC, as an image of its text and its cubin. Started with the library's path; prints what the driver says as JSON."""
+"""A kernel from NVRTC, as an image of its text and its cubin. Started with the library's path and the architecture; prints what the driver says as JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SOURCE = f"""extern "C" __global__ void many(float* p) {{
 """
 
 
-def compiled() -> tuple[bytes, bytes]:
-    """The kernel's PTX and cubin for sm_80."""
+def compiled(arch: str) -> tuple[bytes, bytes]:
+    """The kernel's PTX and cubin."""
     from cuda.bindings import nvrtc
 
     def call(name: str, *arguments: Any) -> Any:
@@ -31,7 +31,7 @@ def compiled() -> tuple[bytes, bytes]:
         return rest[0] if rest else None
 
     program = call("nvrtcCreateProgram", SOURCE.encode(), b"many.cu", 0, [], [])
-    call("nvrtcCompileProgram", program, 1, [b"--gpu-architecture=sm_80"])
+    call("nvrtcCompileProgram", program, 1, [f"--gpu-architecture={arch}".encode()])
     found = []
     for kind in ("PTX", "CUBIN"):
         data = b" " * call(f"nvrtcGet{kind}Size", program)
@@ -40,8 +40,8 @@ def compiled() -> tuple[bytes, bytes]:
     return found[0].rstrip(b"\0"), found[1]
 
 
-def main(library: str) -> dict[str, Any]:
-    os.environ["FMHA_EMU_ARCH"] = "sm_80"
+def main(library: str, arch: str) -> dict[str, Any]:
+    os.environ["FMHA_EMU_ARCH"] = arch
     ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
     from cuda.bindings import driver as cuda
 
@@ -59,7 +59,7 @@ def main(library: str) -> dict[str, Any]:
             f"{int(number)} {cuda.cuGetErrorString(number)[1].decode()}" if int(number) else str(rest[0] if rest else 0)
         )
 
-    ptx, cubin = compiled()
+    ptx, cubin = compiled(arch)
     call("cuInit", 0)
     call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", 0))
     room = call("cuMemAlloc", 4 * 1024 * VALUES)

@@ -58,6 +58,7 @@ void Block::begin(uint32_t at) {
   id[0] = at % launch->grid[0], id[1] = at / launch->grid[0] % launch->grid[1], id[2] = at / launch->grid[0] / launch->grid[1];
   shared.begin(kernel->static_shared + launch->dynamic_shared);
   mbarriers.begin(), named.begin();
+  spare_registers = 0;
   tensor = kernel->tensor_memory ? std::make_shared<TensorMemory>() : nullptr;
   for (size_t k = 0; k < warps.size(); ++k) start(*warps[k], uint32_t(k));
   random_ = mixed(launch->options.seed ^ mixed(number));
@@ -82,6 +83,7 @@ void Block::start(Warp& w, uint32_t index) {
   w.outstanding.clear(), w.held.assign(kernel->ids, 0);
   w.written_at.assign(kernel->asynchronous_matrix && checks ? kernel->ids : 0, 0);
   w.instruction = w.fence_at = 0, w.recent_poll = 0, w.polled = 0;
+  w.registers = on.registers;
   w.cluster_arrived = false, w.cluster_phase = w.cluster_passed = 0;
   std::fill(std::begin(w.known), std::end(w.known), 0);
   std::fill(std::begin(w.fenced), std::end(w.fenced), 0);

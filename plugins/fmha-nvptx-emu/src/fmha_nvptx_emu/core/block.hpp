@@ -121,6 +121,7 @@ struct Warp {
   uint32_t cluster_phase = 0;             // of barrier.cluster, that it waits for
   uint32_t cluster_passed = 0;            // ... that it waited for
   uint32_t recent_poll = 0;               // turns since then count down
+  uint32_t registers = 0;                 // of a thread, as setmaxnreg leaves them; 0: unknown
   std::vector<uint8_t> local, local_defined;
   // Lanes that branched on a value that was never written, and the instructions up to where their ways meet again.
   uint32_t tainted = 0, region_begin = 0, region_end = 0;
@@ -176,6 +177,7 @@ struct Block {
   SharedMemory shared;
   Mbarriers mbarriers;
   NamedBarriers named;
+  uint32_t spare_registers = 0;              // of a thread of one warp, that setmaxnreg released
   std::shared_ptr<TensorMemory> tensor;      // of blocks that use tcgen05
   Cluster* cluster = nullptr;
   uint32_t rank = 0;                         // in the cluster
@@ -212,6 +214,8 @@ void split(Warp& w, uint32_t taken, uint32_t target);  // lanes that branch
 void leave(Warp& w, uint32_t mask);                    // lanes that end
 // For an instruction that needs all of `lanes`: false if this part has to wait for the others first.
 bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char* what);
+// Reports lanes that are not among those that their own mask names, as they would have to be.
+void require_member(Warp& w, const Inst& i, Slot members, uint32_t mask, const char* what);
 void yield_to_others(Warp& w);  // these lanes wait for an mbarrier: other lanes or warps run before they try again
 void regroup(Warp& w);
 void touch_outstanding(Warp& w, const Inst& i);  // reports a use of registers of a wgmma that is not complete

@@ -28,6 +28,7 @@ API const char* emu_run(const char* text, const char* kernel, const uint32_t* gr
     std::memcpy(launch.block, block, sizeof launch.block);
     if (launch.kernel->function->cluster[0]) std::memcpy(launch.cluster, launch.kernel->function->cluster, sizeof launch.cluster);
     launch.dynamic_shared = shared;
+    launch.registers = launch.kernel->function->max_registers;
     const auto* first = static_cast<const uint8_t*>(parameters);
     launch.parameters.assign(first, first + parameter_bytes);
     launch.options = d.options;

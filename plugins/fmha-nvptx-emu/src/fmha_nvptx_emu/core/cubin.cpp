@@ -10,7 +10,7 @@ namespace ptx {
 namespace {
 
 // The numbers of .nv.info records, by cuobjdump's names (EIATTR_...).
-constexpr unsigned kParameterInfo = 0x17, kParameterBytes = 0x19;
+constexpr unsigned kParameterInfo = 0x17, kParameterBytes = 0x19, kRegisters = 0x2f;
 constexpr unsigned kShortValue = 3, kSizedValue = 4;  // formats of a record: two bytes of value; a size and that many bytes
 constexpr uint16_t kMachine = 190;                    // EM_CUDA
 constexpr unsigned char kNewFlags = 8;  // of the ABI's version: from CUDA 13 on, bits 8 to 15 of the flags have the architecture
@@ -34,6 +34,18 @@ void read_info(const char* at, size_t bytes, LoadedFunction& out) {
     }
     at += 4 + (format == kSizedValue ? value : 0);
   }
+}
+
+// Of the function with this symbol; 0 if no record has it. Up to CUDA 12 the upper byte of its section's sh_info is the number too.
+int registers_in(const char* at, size_t bytes, uint32_t symbol) {
+  const char* end = at + bytes;
+  while (at + 4 <= end) {
+    const unsigned format = at_byte<uint8_t>(at), attribute = at_byte<uint8_t>(at + 1), value = at_byte<uint16_t>(at + 2);
+    if (format == kSizedValue && attribute == kRegisters && value == 8 && at + 12 <= end && at_byte<uint32_t>(at + 4) == symbol)
+      return int(at_byte<uint32_t>(at + 8));
+    at += 4 + (format == kSizedValue ? value : 0);
+  }
+  return 0;
 }
 
 // A cubin runs on devices of its own major number from its own minor one on; with the suffix "a" on its own device alone.
@@ -63,6 +75,7 @@ int read_cubin(const char* image, LoadedModule& out) {
       const std::string name = name_of(other);
       const size_t reserved = sm >= 90 ? 1024 : 0;  // the driver's share, which ptxas includes from sm_90 on
       if (name == ".nv.shared." + function.name && other.sh_size > reserved) function.static_shared = other.sh_size - reserved;
+      if (name == ".nv.info" && !function.registers) function.registers = registers_in(image + other.sh_offset, other.sh_size, code.sh_info & 0xffffff);
       if (name == ".nv.info." + function.name) read_info(image + other.sh_offset, other.sh_size, function);
     }
     out.functions.push_back(std::move(function));

@@ -37,6 +37,7 @@ int perform(const Node& node, bool replayed) {
   std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
   launch.dynamic_shared = uint32_t(request.shared);
   launch.parameters = request.parameters;
+  launch.registers = uint32_t(request.function->registers + 7) / 8 * 8;
   launch.options = d.options;
   launch.options.seed += d.launches++;
   launch.units = uint32_t(d.device->units);

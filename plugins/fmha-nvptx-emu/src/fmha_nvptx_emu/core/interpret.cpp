@@ -61,6 +61,17 @@ bool together(Warp& w, const Inst& i, uint32_t mask, uint32_t lanes, const char*
   return true;
 }
 
+void require_member(Warp& w, const Inst& i, Slot members, uint32_t mask, const char* what) {
+  const auto* named = reinterpret_cast<const uint32_t*>(w.row(members));
+  for (uint32_t left = mask; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    if (named[lane] >> lane & 1) continue;
+    return w.block->launch->report->add(Finding::DivergentBarrier, w, i, lane, [&] {
+      return of_lane(lane) + " executes " + what + ", and is not among the lanes that it names, " + hex(named[lane]);
+    });
+  }
+}
+
 void yield_to_others(Warp& w) {
   bool runs = false, polls = false;
   for (const Part& part : w.others) runs |= part.ready == Ready::Runs, polls |= part.ready == Ready::Polls;

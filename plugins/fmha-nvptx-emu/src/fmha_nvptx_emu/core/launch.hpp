@@ -56,6 +56,7 @@ struct Launch {
   const Kernel* kernel = nullptr;
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
   uint32_t dynamic_shared = 0;
+  uint32_t registers = 0;  // of a thread at first, a multiple of 8; 0: unknown
   std::vector<uint8_t> parameters;
   Options options;
   uint32_t units = 1, resident = 1;  // multiprocessors, and the clusters that all of them hold at once

@@ -163,6 +163,7 @@ void Mbarriers::settle(Warp& w, const Inst& i, int lane, Mbarrier& m) {
 std::string Mbarriers::state(uint64_t at) const {
   if (at == kForWarpgroup) return "other warps of its warpgroup have not committed that group";
   if (at == kForTensorMemory) return "too few columns of tensor memory are free";
+  if (at == kForRegisters) return "other warps of the block have not released as many registers";
   if (at == kForCluster) return "other warps of the cluster have not arrived";
   const auto found = all_.find(uint32_t(at));
   if (found == all_.end()) return "no mbarrier at " + hex(at);

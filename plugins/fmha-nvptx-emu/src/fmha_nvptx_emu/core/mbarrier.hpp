@@ -30,6 +30,7 @@ struct Order {
 };
 constexpr uint64_t kForWarpgroup = ~uint64_t(0);  // in place of an address: what a warp waits for is its warpgroup
 constexpr uint64_t kForCluster = ~uint64_t(1);    // ... its cluster
+constexpr uint64_t kForRegisters = ~uint64_t(3);  // ... registers; 2: tensor_memory.hpp
 void set_floor(Warp& w);          // every stamp below it is before what the warp does next; `early`: among those that the kernel leaves
 
 struct Mbarrier {

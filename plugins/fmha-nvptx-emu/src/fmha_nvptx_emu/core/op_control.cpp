@@ -201,6 +201,7 @@ template <Shuffle how> void shuffle(Warp& w, const Inst& i, uint32_t mask) {
   const Slot* s = i.slots + i.dests;
   const uint32_t members = lanes_of<uint32_t>(w, s[3])[__builtin_ctz(mask)];
   if (!together(w, i, mask, members & w.alive, "shfl.sync")) return;
+  require_member(w, i, s[3], mask, "shfl.sync");
   const uint32_t *b = lanes_of<uint32_t>(w, s[1]), *c = lanes_of<uint32_t>(w, s[2]);
   uint32_t from[32], *d = lanes_of<uint32_t>(w, i.slots[0]), found = 0, defined = 0;
   std::memcpy(from, w.row(s[0]), sizeof from);
@@ -235,6 +236,7 @@ enum class Vote { All, Any, Uni, Ballot };
 template <Vote how> void vote(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t members = lanes_of<uint32_t>(w, i.slots[2])[__builtin_ctz(mask)];
   if (!together(w, i, mask, members & w.alive, "vote.sync")) return;
+  require_member(w, i, i.slots[2], mask, "vote.sync");
   const uint32_t yes = (w.predicate(i.slots[1]) ^ (i.imm ? kAll : 0)) & mask & members, among = mask & members;
   const bool defined = (w.defined[i.slots[1].id] & among) == among;
   if (how == Vote::Ballot) {
@@ -272,6 +274,7 @@ Handler bind_activemask(Binding& b) {
 template <class T, class F> void reduce(Warp& w, const Inst& i, uint32_t mask, F f) {
   const uint32_t members = lanes_of<uint32_t>(w, i.slots[2])[__builtin_ctz(mask)];
   if (!together(w, i, mask, members & w.alive, "redux.sync")) return;
+  require_member(w, i, i.slots[2], mask, "redux.sync");
   const uint32_t *a = lanes_of<uint32_t>(w, i.slots[1]), among = mask & members;
   T out = T(a[__builtin_ctz(among)]);
   each_lane(among & (among - 1), [&](int l) { out = f(out, T(a[l])); });
@@ -325,6 +328,7 @@ Handler bind_redux(Binding& b) {
 void elect(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t members = lanes_of<uint32_t>(w, i.slots[2])[__builtin_ctz(mask)];
   if (!together(w, i, mask, members & w.alive, "elect.sync")) return;
+  require_member(w, i, i.slots[2], mask, "elect.sync");
   const uint32_t leader = uint32_t(__builtin_ctz(mask & members ? mask & members : mask));
   each_lane(mask, [&](int l) { lanes_of<uint32_t>(w, i.slots[0])[l] = leader; });
   w.set_predicate(i.slots[1], 1u << leader, mask);
@@ -341,15 +345,30 @@ Handler bind_elect(Binding& b) {
   return elect;
 }
 
-// The registers of PTX have no limit, so only the form is checked.
-void set_registers(Warp& w, const Inst& i, uint32_t mask) { together(w, i, mask, w.alive, "setmaxnreg"); }
+// What a warp releases another one may take, and that waits for it. Without a cubin and .maxnreg nothing says how many there are.
+void set_registers(Warp& w, const Inst& i, uint32_t mask) {
+  if (!together(w, i, mask, w.alive, "setmaxnreg") || !w.registers) return;
+  const bool more = i.target;
+  const uint32_t wanted = uint32_t(i.imm);
+  if (more ? wanted <= w.registers : wanted >= w.registers) return;
+  uint32_t& spare = w.block->spare_registers;
+  if (more && wanted - w.registers > spare) {
+    --w.block->executed[--w.pc];
+    w.polled = kForRegisters;
+    return yield_to_others(w);
+  }
+  spare += w.registers - wanted;
+  w.registers = wanted, w.recent_poll = 0;
+  w.block->events += !more;
+}
 Handler bind_setmaxnreg(Binding& b) {
-  if (b.take("inc") == b.take("dec") || !b.take("sync") || !b.take("aligned")) return nullptr;
+  const bool more = b.take("inc");
+  if (more == b.take("dec") || !b.take("sync") || !b.take("aligned")) return nullptr;
   if (b.type() != Type::U32) return nullptr;
   b.count(1, 1);
   const Operand& o = b.operand(0);
   if (o.kind != Operand::Integer || o.value < 24 || o.value > 256 || o.value % 8) b.refuse("it takes 24 to 256 registers, a multiple of 8");
-  b.out.own_flow = true;
+  b.out.own_flow = true, b.out.target = more, b.out.imm = o.value;
   return set_registers;
 }
 
