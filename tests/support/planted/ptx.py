@@ -18,8 +18,9 @@ FAR = 1 << 24
 _NUMBERED = re.compile(r"^(%[a-z]+)(\d+)$")
 _WAITS = ("tcgen05.wait", "cp.async.wait_group", "cp.async.wait_all", "wgmma.wait_group", "cp.async.bulk.wait_group")
 _COMMITS = ("tcgen05.commit", "cp.async.commit_group", "wgmma.commit_group", "cp.async.bulk.commit_group")
-_FENCES = ("fence.proxy.async", "wgmma.fence", "tcgen05.fence")
+_FENCES = ("fence.proxy.async", "fence.mbarrier_init", "wgmma.fence", "tcgen05.fence")
 _TRYING = ("mbarrier.try_wait", "mbarrier.test_wait")
+_ARRIVALS = ("mbarrier.arrive", "cp.async.mbarrier.arrive")
 _MEMORY = ("ld.global", "ld.shared", "st.global", "st.shared", "ldmatrix", "stmatrix", "red.global", "atom.global")
 _ORDERED = ("setp.lt", "setp.gt", "setp.le", "setp.ge", "setp.lo", "setp.hi", "setp.ls", "setp.hs")
 _CONSTANTS = ("add.s32", "add.s64", "mov.b32", "mov.u32", "mul.lo.s32", "shl.b32", "and.b32", "xor.b32", "mad.lo.s32")
@@ -70,16 +71,20 @@ def _order(s: Statement) -> Iterator[Change]:
             yield Planted.BARRIER_COUNT, changed(s, 1, "add.s32", "32")
     elif s.opcode.startswith("mbarrier.init"):
         yield Planted.ARRIVAL_COUNT, changed(s, 1, "add.s32", "1")
-    elif s.opcode.startswith("mbarrier.arrive"):
+    elif s.opcode.startswith(_ARRIVALS):
         yield Planted.ARRIVAL, ""
         if "expect_tx" in s.opcode:
             yield Planted.BYTES, changed(s, len(s.operands) - 1, "add.s32", "16")
+    elif s.opcode.startswith("setmaxnreg"):
+        yield Planted.REGISTERS, ""
 
 
 def _addresses(s: Statement, row_bytes: int) -> Iterator[Change]:
-    asynchronous = s.opcode.startswith("cp.async.c")
+    asynchronous = s.opcode.startswith(("cp.async.ca", "cp.async.cg"))
     if not (s.opcode.startswith(_MEMORY) or asynchronous):
         return
+    if asynchronous:
+        yield Planted.LOST, ""
     for index, operand in enumerate(s.operands):
         match = ADDRESS.fullmatch(operand)
         if not match:

@@ -59,23 +59,23 @@ def rows(kernel: Subject, chosen: Sequence[Fault], among: Sequence[Fault]) -> It
             yield {**row, "note": str(refused)}
             continue
         caught, why, seen = _caught(kernel, fault, seen, among, known)
-        kinds = sorted({finding["kind"] for finding in seen.findings})
+        kinds = sorted({kind for kind, _ in seen.places.keys() - kernel.plain.places.keys()})
         yield {**row, "caught": caught.value, "why": why, "verdict": seen.verdict, "kinds": kinds, "note": seen.note}
 
 
-def _by_itself(seen: Result) -> Caught | None:
-    """How one run shows that something is wrong."""
-    if seen.findings or seen.verdict == "LAUNCH_FAILED":
+def _by_itself(kernel: Subject, seen: Result) -> Caught | None:
+    """How one run shows that something is wrong; findings of the kernel itself do not."""
+    if seen.places.keys() - kernel.plain.places.keys() or seen.verdict == "LAUNCH_FAILED":
         return Caught.NAMED
     if seen.verdict == "TIMED_OUT":
         return Caught.HANGS
-    return None if seen.verdict == "PASSED" else Caught.NUMBERS
+    return None if seen.verdict in ("PASSED", kernel.plain.verdict) else Caught.NUMBERS
 
 
 def _caught(
     kernel: Subject, fault: Fault, seen: Result, among: Sequence[Fault], known: Known
 ) -> tuple[Caught, str, Result]:
-    if found := _by_itself(seen):
+    if found := _by_itself(kernel, seen):
         return found, "", seen
     if not kernel.reaches(fault):
         return Caught.NEVER_EXECUTED, "", seen
@@ -89,7 +89,7 @@ def _caught(
     same = seen.outputs == kernel.plain.outputs
     for seed in SEEDS:
         again = kernel.run(fault, seed=seed)
-        if found := _by_itself(again):
+        if found := _by_itself(kernel, again):
             return found, f"seed {seed}", again
         same &= again.outputs == kernel.plain.outputs
     if why := _cover(kernel, fault, among, known):

@@ -60,6 +60,8 @@ class Planted(StrEnum):
     QUARTER = "tensor memory of another quarter"
     COORDINATE = "copied box off by one"
     COPIED = "copy to another place"
+    LOST = "copy dropped"
+    REGISTERS = "register count's change dropped"
 
 
 ORDERING = (

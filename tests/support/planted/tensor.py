@@ -19,7 +19,13 @@ def tensor_faults(s: Statement) -> Iterator[Change]:
     if root == "tcgen05":
         yield from _tensor_memory(s)
     elif s.opcode.startswith("cp.async.bulk.tensor"):
+        yield Planted.LOST, ""
         yield from _boxes(s)
+    elif s.opcode.startswith(("cp.async.bulk.shared", "cp.reduce.async.bulk.global.shared")):
+        yield Planted.LOST, ""
+        yield from _rows(s)
+    elif root == "wgmma" and len(s.operands) > 3:
+        yield from _products_of_warpgroups(s)
     elif root == "mapa":
         yield Planted.RANK, changed(s, 2, "xor.b32", "1")
     elif s.opcode.startswith("barrier.cluster"):
@@ -55,17 +61,33 @@ def _products(s: Statement) -> Iterator[Change]:
         if o[place].startswith("["):
             yield Planted.COLUMN, s.with_(*o[:place], _moved(o[place], 1), *o[place + 1 :])
             continue
-        yield Planted.MATRIX, changed(s, place, "add.s64", "1", "b64")
-        yield Planted.STRIDE, changed(s, place, "xor.b64", str(1 << 32), "b64")
-        yield Planted.MATRIX_SWIZZLE, changed(s, place, "xor.b64", str(1 << 62), "b64")
+        yield from _descriptor(s, place)
     for bit in (15, 16, 17, 24):
         yield Planted.FORM, changed(s, 3, "xor.b32", str(1 << bit))
-    yield Planted.KEPT, changed(s, len(o) - 1, "xor.pred", "1", "pred") if o[-1].isdigit() else _other(s)
+    yield Planted.KEPT, changed(s, len(o) - 1, "xor.pred", "1", "pred") if o[-1].isdigit() else _other(s, len(o) - 1)
 
 
-def _other(s: Statement) -> str:
-    """The statement with the opposite of its last operand, a predicate."""
-    return f"{{ .reg .pred %planted; not.pred %planted, {s.operands[-1]}; {s.with_(*s.operands[:-1], '%planted')} }}"
+def _products_of_warpgroups(s: Statement) -> Iterator[Change]:
+    """D, A (registers or a descriptor), B, and the predicate that keeps D's sums (PTX ISA 9.7.15.5.2)."""
+    o = s.operands
+    yield Planted.PRODUCT, ""
+    for place in (1, 2):
+        if not o[place].startswith("{"):
+            yield from _descriptor(s, place)
+    if not o[3].isdigit():
+        yield Planted.KEPT, _other(s, 3)
+
+
+def _descriptor(s: Statement, place: int) -> Iterator[Change]:
+    yield Planted.MATRIX, changed(s, place, "add.s64", "1", "b64")
+    yield Planted.STRIDE, changed(s, place, "xor.b64", str(1 << 32), "b64")
+    yield Planted.MATRIX_SWIZZLE, changed(s, place, "xor.b64", str(1 << 62), "b64")
+
+
+def _other(s: Statement, place: int) -> str:
+    """The statement with the opposite of an operand, a predicate."""
+    operands = (*s.operands[:place], "%planted", *s.operands[place + 1 :])
+    return f"{{ .reg .pred %planted; not.pred %planted, {s.operands[place]}; {s.with_(*operands)} }}"
 
 
 def _moved(operand: str, by: int) -> str:
@@ -92,6 +114,16 @@ def _boxes(s: Statement) -> Iterator[Change]:
         yield Planted.COMMITTED, f"{{ .reg .b32 %planted; add.s32 %planted, {base}, 8; {moved} }}"
     if "multicast" in s.opcode:
         yield Planted.MULTICAST, changed(s, 3, "xor.b16", "1", "b16")
+
+
+def _rows(s: Statement) -> Iterator[Change]:
+    """The place in shared memory, the number of bytes, and the mbarrier."""
+    o = s.operands
+    shared = 1 if s.opcode.startswith("cp.reduce") else 0
+    yield Planted.COPIED, s.with_(*o[:shared], _moved(o[shared], 1024), *o[shared + 1 :])
+    yield Planted.BYTES, changed(s, 2, "add.s32", "16")
+    if "mbarrier" in s.opcode:
+        yield Planted.COMMITTED, s.with_(*o[:3], _moved(o[3], 8), *o[4:])
 
 
 def invalidations(every: Sequence[Statement]) -> Iterator[Fault]:

@@ -32,6 +32,10 @@ def changes(line: str, kind: Planted) -> list[str]:
          "{ .reg .b32 %planted; xor.b32 %planted, %r7, 1; mbarrier.try_wait.parity.shared::cta.b64 P1, [%r46], %planted; }"),
         ("wgmma.commit_group.sync.aligned;", Planted.COMMIT, ""),
         ("fence.proxy.async.shared::cta;", Planted.FENCE, ""),
+        ("fence.mbarrier_init.release.cluster;", Planted.FENCE, ""),
+        ("setmaxnreg.dec.sync.aligned.u32 32;", Planted.REGISTERS, ""),
+        ("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r5];", Planted.ARRIVAL, ""),
+        ("cp.async.cg.shared.global.L2::128B [%r1], [%rd2], 16, %r3;", Planted.LOST, ""),
         ("bar.sync \t0;", Planted.BARRIER, ""),
         ("bar.arrive %r1, %r2;", Planted.BARRIER_COUNT,
          "{ .reg .b32 %planted; add.s32 %planted, %r2, 32; bar.arrive %r1, %planted; }"),
@@ -59,6 +63,8 @@ def changes(line: str, kind: Planted) -> list[str]:
         ("shfl.sync.bfly.b32 %r1|%p1, %r2, 2, 31, -1;", Planted.SHUFFLE,
          "{ .reg .b32 %planted; xor.b32 %planted, 2, 1; shfl.sync.bfly.b32 %r1|%p1, %r2, %planted, 31, -1; }"),
         ("add.s32 %r1, %r2, %r9;", Planted.RENUMBERED, "add.s32 %r1, %r2, %r8;"),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, {%r1, %r2}, %rd2, p, 1, 1;", Planted.KEPT,
+         "{ .reg .pred %planted; not.pred %planted, p; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, {%r1, %r2}, %rd2, %planted, 1, 1; }"),
         ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, %rd1, %rd2, 1, 1, 1;", Planted.SWAPPED,
          "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, %rd2, %rd1, 1, 1, 1;"),
     ],
@@ -189,6 +195,24 @@ def test_a_wait_guards_nothing_if_no_bit_changes_alone_or_with_others_under_any_
     assert outcome(alone, WAIT)["caught"] == Caught.IDLE
     other = Machine(lambda faults, seed: Seen("PASSED", (), "", "other") if seed == 2 else GOOD)
     assert outcome(other, WAIT)["caught"] == Caught.UNEXPLAINED
+
+
+KNOWN = Seen("HAZARD", ({"kind": "missing-fence", "address": 3, "count": 9},), "", "same")
+
+
+@pytest.mark.parametrize(
+    ("seen", "caught", "kinds"),
+    [
+        (KNOWN, Caught.NO_EFFECT, []),
+        (Seen("HAZARD", (*KNOWN.findings, *FINDING), ""), Caught.NAMED, ["missing-wait"]),
+        (Seen("HAZARD", ({"kind": "missing-fence", "address": 4, "count": 1},), ""), Caught.NAMED, ["missing-fence"]),
+        (Seen("WRONG", KNOWN.findings, ""), Caught.NUMBERS, []),
+        (Seen("HAZARD", (), "", "same"), Caught.NO_EFFECT, []),
+    ],
+)
+def test_a_finding_of_the_kernel_itself_catches_nothing(seen: Seen, caught: Caught, kinds: list[str]) -> None:
+    row = outcome(Machine(lambda faults, seed: seen, plain=KNOWN), NUMBER)
+    assert (row["caught"], row["kinds"]) == (caught, kinds)
 
 
 def test_a_text_that_does_not_load_keeps_its_row_and_counts_nowhere() -> None:

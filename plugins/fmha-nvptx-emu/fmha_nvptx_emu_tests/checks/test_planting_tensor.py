@@ -13,6 +13,10 @@ FROM_TENSOR_MEMORY = "@%p1 tcgen05.mma.cta_group::2.kind::f16 [ %r2 + 0 ], [ %r4
 COMMIT = "@%p1 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r5], %rs1;"
 LOAD = "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd1, {%r2, %r3}], [%r4], %rs1;"
 STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r2, %r3}], [%r1];"
+ROW = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r4];"
+SUMS = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], %r2;"
+WARPGROUP = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, %rd1, %rd2, p, 1, 1, 0, 0;"
+FROM_REGISTERS = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2}, {%r1, %r2}, %rd2, p, 1, 1, 0;"
 ALLOC = "@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 512;"
 FREE = "@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 512;"
 
@@ -59,6 +63,18 @@ def scope(type_: str, operation: str, line: str) -> str:
         (STORE, Planted.COPIED, [moved(STORE, ("[%r1]", "[%r1+1024]"))]),
         (LOAD, Planted.COMMITTED, [scope("b32", "add.s32 %planted, %r4, 8", moved(LOAD, ("[%r4]", "[%planted]")))]),
         (STORE, Planted.COMMITTED, []),
+        (LOAD, Planted.LOST, [""]),
+        (ROW, Planted.LOST, [""]),
+        (ROW, Planted.COPIED, [moved(ROW, ("[%r1]", "[%r1+1024]"))]),
+        (ROW, Planted.COMMITTED, [moved(ROW, ("[%r4]", "[%r4+8]"))]),
+        (SUMS, Planted.LOST, [""]),
+        (SUMS, Planted.COPIED, [moved(SUMS, ("[%r1]", "[%r1+1024]"))]),
+        (SUMS, Planted.COMMITTED, []),
+        *((line, Planted.BYTES, [scope("b32", "add.s32 %planted, %r2, 16", moved(line, ("%r2", "%planted")))]) for line in (ROW, SUMS)),
+        (WARPGROUP, Planted.PRODUCT, [""]),
+        (WARPGROUP, Planted.MATRIX, [scope("b64", f"add.s64 %planted, {r}, 1", moved(WARPGROUP, (r, "%planted"))) for r in ("%rd1", "%rd2")]),
+        (FROM_REGISTERS, Planted.STRIDE, [scope("b64", f"xor.b64 %planted, %rd2, {1 << 32}", moved(FROM_REGISTERS, ("%rd2", "%planted")))]),
+        (FROM_REGISTERS, Planted.MATRIX_SWIZZLE, [scope("b64", f"xor.b64 %planted, %rd2, {1 << 62}", moved(FROM_REGISTERS, ("%rd2", "%planted")))]),
         (LOAD, Planted.MULTICAST, [scope("b16", "xor.b16 %planted, %rs1, 1", moved(LOAD, ("%rs1", "%planted")))]),
         ("mapa.shared::cluster.u32 %r1, %r2, %r3;", Planted.RANK, [scope("b32", "xor.b32 %planted, %r3, 1", "mapa.shared::cluster.u32 %r1, %r2, %planted;")]),
         ("barrier.cluster.wait.aligned;", Planted.CLUSTER, [""]),
