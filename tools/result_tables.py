@@ -203,6 +203,18 @@ def flash_attn_3_executed() -> str:
     return table(("feature", "problems", "executed", "rows", "kernels"), lines)
 
 
+def flash_attn_3_faults() -> str:
+    """Faults planted in FlashAttention-3's kernels: how each was caught, or why not."""
+    rows = [row for row in data_of("flash_attn_3_faults")["rows"] if row["caught"]]
+    ways = ("named", "numbers", "hangs")
+    lines = []
+    for name, some in (*grouped(rows, lambda row: row["kernel"]).items(), ("**all**", rows)):
+        counts = Counter(row["caught"] for row in some)
+        reasons = ", ".join(f"{n} {way}" for way, n in counts.most_common() if way not in ways)
+        lines.append((name, len(some), *(counts[way] for way in ways), reasons))
+    return table(("kernel", "planted", "by name", "by numbers alone", "endless", "not caught"), lines)
+
+
 def anchors() -> str:
     """Kernels of others: architectures, launches that are right, and the error that came closest to its budget."""
     lines = []
@@ -362,6 +374,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "nvptx.executed": nvidia_executed,
     "nvptx.errors": partial(worst_errors, "nvptx_emulator"),
     "nvptx.fa3": flash_attn_3_executed,
+    "nvptx.fa3.faults": flash_attn_3_faults,
     "nvptx.anchors": anchors,
     "nvptx.hazards": hazards,
     "nvptx.faults": partial(printed, "planted_faults", "nvptx_emulator_faults", 0, 0, 1, 2, 3, 5),

@@ -18,6 +18,7 @@ from fmha_cli.backends.gpu.known_bad import known_bad
 from fmha_cli.discovery.emulated_devices import emulated_device
 from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.verdict import Verdict
 from tests.checks.check import ROOT, Check, Row, builds
 from tests.checks.command import SCHEMA
 from tests.checks.flash_attn_3_problems import PROBLEMS, Fa3Problem
@@ -50,12 +51,14 @@ def row_of(problem: Fa3Problem, arithmetic: Arithmetic, seed: int) -> dict[str, 
     row = {"feature": problem.feature, "flags": problem.flags, "arithmetic": arithmetic.value, "seed": seed}
     options: dict[str, Any] = {"backend": BACKEND, "device": DEVICE, "emu_arith": arithmetic, "emu_seed": seed}
     try:
-        record = run(Problem.from_cli(problem.flags), registry=registry(), **options)[0].to_dict()
+        made = run(Problem.from_cli(problem.flags), registry=registry(), **options)[0]
     except FmhaError as fault:
         return {**row, "verdict": "REFUSED", "kernels": {}, "findings": {}, "checks": {}, "notes": [str(fault)]}
+    record = made.to_dict()
+    right = all(one.verdict is not Verdict.WRONG for one in made.comparisons)  # HAZARD comes before WRONG
     findings = record["findings"] or []
     unknown = [one for one in findings if not reported([stage["digest"] for stage in record["stages"]], one["kind"])]
-    known = record["verdict"] == "HAZARD" and findings and not unknown
+    known = record["verdict"] == "HAZARD" and right and findings and not unknown
     return {
         **row,
         "verdict": KNOWN if known else record["verdict"],

@@ -7,18 +7,23 @@ is caught by name if there is a finding that the unchanged kernel does not have,
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fmha_cli.api import build_registry
-from tests.checks.check import Check, Row, product
+from tests.checks.check import ROOT, Check, Row, product
+from tests.checks.command import SCHEMA
 from tests.checks.flash_attn_3_problems import PACKED
+from tests.checks.flash_attn_3_readings import reading
 from tests.support.planted.outcomes import explained, sampled, summary
 from tests.support.planted.ptx import faults
 from tests.support.planted.ptx_rows import rows
 from tests.support.planted.ptx_runs import PlantedPtx, PtxKernel
+from tools.result_data import write_json
 
 SAMPLE, SEED = 2, 0
+SECONDS = 1.0
+"""Ten times what a launch takes. An endless one is tried again with five times that."""
 _CACHE = "--kv-cache paged:16 --cache-seqlens 300,77 -b 2 --splits 1 --lse"
 
 
@@ -42,12 +47,25 @@ def rows_of(kernel: PtxKernel) -> Iterator[Row]:
     Raises:
         ValueError: the unchanged kernel is not right.
     """
-    with tempfile.TemporaryDirectory() as folder, PlantedPtx(kernel, build_registry(), Path(folder)) as subject:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PlantedPtx(kernel, build_registry(), Path(folder), SECONDS) as subject,
+    ):
         if subject.plain.verdict not in ("PASSED", "HAZARD"):
             raise ValueError(f"{kernel.name}, its text unchanged: {subject.plain}")
         every = faults(subject.text, subject.problem.hdim * subject.problem.dtype.bits // 8)
         for row in rows(subject, sampled(every, SAMPLE, SEED), every):
             yield {"kernel": kernel.name, "digest": subject.spec.digest, **row}
+
+
+def keep(rows: Sequence[Row]) -> None:
+    """Write the rows, with what reading says of those that nothing caught."""
+    document = {
+        "schema": SCHEMA,
+        "check": "flash_attn_3_faults",
+        "rows": [{**row, "reading": reading(row)} for row in rows],
+    }
+    write_json(ROOT / "results" / "data" / "flash_attn_3_faults.json.xz", document)
 
 
 CHECK = Check(
@@ -58,4 +76,5 @@ CHECK = Check(
     good=explained,
     by=("fault", "caught"),
     summarise=summary,
+    keep=keep,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
 from fmha_cli.codegen.flash_attn_3.instance import forward_instance
 from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.verdict import Verdict
 from tests.checks import flash_attn_3_check as module
 from tests.checks.flash_attn_3_check import KNOWN, SEEDS, counted, keep, reported
 from tests.checks.flash_attn_3_problems import PROBLEMS
@@ -28,6 +30,18 @@ def test_a_finding_is_known_for_the_kernels_of_its_report_alone() -> None:
     assert not reported([packed], "missing-wait")
     assert reported([combine], "uninitialised-register")
     assert not reported([packed, apart], "uninitialised-register")
+
+
+@pytest.mark.parametrize(("numbers", "verdict"), [(Verdict.PASSED, KNOWN), (Verdict.WRONG, "HAZARD")])
+def test_a_known_hazard_does_not_hide_wrong_numbers(
+    monkeypatch: pytest.MonkeyPatch, numbers: Verdict, verdict: str
+) -> None:
+    finding = {"kind": "missing-fence"}
+    stage = {"digest": kernel(packed=True).digest, "family": "fwd"}
+    record = {"verdict": "HAZARD", "findings": [finding], "stages": [stage], "checks": {}, "notes": []}
+    made = SimpleNamespace(comparisons=[SimpleNamespace(verdict=numbers)], to_dict=lambda: record)
+    monkeypatch.setattr(module, "run", lambda *arguments, **options: [made])
+    assert module.row_of(PROBLEMS[0], Arithmetic.DOCUMENT, 0)["verdict"] == verdict
 
 
 def rows(verdict: str = "PASSED", **change: Any) -> list[dict[str, Any]]:

@@ -60,6 +60,7 @@ class Result(Protocol):
     findings: tuple[dict[str, Any], ...]
     note: str
     outputs: str
+    wrong: bool
 
     @property
     def places(self) -> Places: ...

@@ -19,6 +19,8 @@ GUARD_FALSE = "its predicate is false"
 NEAREST = 6
 """The number of other waits, barriers and fences that are tried as cover for one, each alone; then 2, 4, ... together."""
 
+ENDLESS = "TIMED_OUT", 0
+"""The place of a launch that never ends."""
 
 Known = dict[tuple[tuple[int, str], ...], Places]
 """The findings of runs with several faults, by their lines and texts."""
@@ -69,7 +71,8 @@ def _by_itself(kernel: Subject, seen: Result) -> Caught | None:
         return Caught.NAMED
     if seen.verdict == "TIMED_OUT":
         return Caught.HANGS
-    return None if seen.verdict in ("PASSED", kernel.plain.verdict) else Caught.NUMBERS
+    right = seen.verdict in ("PASSED", kernel.plain.verdict) and not seen.wrong
+    return None if right else Caught.NUMBERS
 
 
 def _caught(
@@ -109,6 +112,8 @@ def _cover(kernel: Subject, fault: Fault, among: Sequence[Fault], known: Known) 
         texts = tuple(sorted((other.line, other.after) for other in near))
         if texts not in known:
             known[texts] = _places(kernel, near)
+        if ENDLESS in known[texts]:  # a run that was killed leaves no findings, with the fault or without it
+            continue
         if _places(kernel, [fault, *near]) - known[texts]:
             return f"lines {', '.join(map(str, lines[:4]))}{', ...' if len(lines) > 4 else ''}"
     return None

@@ -108,7 +108,7 @@ class PlantedPtx(PlantedWorkers):
 
     def reaches(self, fault: Fault, *, guarded: bool = False) -> bool:
         """Whether any warp of this problem reaches the place of the fault, and its predicate lets a lane execute it."""
-        return "trap" in self._judged(trapped(self.text, fault, guarded=guarded), 0).note
+        return self._judged(trapped(self.text, fault, guarded=guarded), 0).verdict == "LAUNCH_FAILED"
 
     def _judged(self, text: str, seed: int) -> Seen:
         seen = self._once(text, seed)

@@ -20,6 +20,7 @@ from typing import Any, Self
 from fmha_cli.api import Problem, Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.plugin import Artifact, BuildContext, Stage, cache_root
 from fmha_cli.run.builds import build_orders, emulation_of
 from fmha_cli.run.execute import Executor
@@ -41,6 +42,7 @@ class Seen:
         verdict: as in the record. findings: of the emulator. note: why it stopped, or what differs.
         outputs: digest of everything that the kernel computed; empty if it did not end.
         executed: the emulator's counts.
+        wrong: whether an output is wrong, also where the verdict names the findings.
     """
 
     verdict: str
@@ -48,6 +50,7 @@ class Seen:
     note: str
     outputs: str = ""
     executed: tuple[dict[str, Any], ...] = ()
+    wrong: bool = False
 
     @property
     def places(self) -> Counter[tuple[str, int]]:
@@ -145,7 +148,8 @@ class PlantedWorkers(AbstractContextManager[Any]):
         outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
         findings = tuple(to_json(finding) for finding in fate.findings or ())
         executed = tuple(to_json(counts) for counts in fate.executed or ())
-        return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs, executed)
+        wrong = any(one.verdict is Verdict.WRONG for one in fate.comparisons)
+        return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:600], outputs, executed, wrong)
 
 
 def _alike(one: Seen, other: Seen) -> bool:

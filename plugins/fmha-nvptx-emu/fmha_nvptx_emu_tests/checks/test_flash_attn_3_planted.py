@@ -18,7 +18,7 @@ from tests.support.planted.outcomes import Caught, sampled
 from tests.support.planted.ptx import faults
 from tests.support.planted.ptx_rows import rows
 from tests.support.planted.ptx_runs import PlantedPtx, PtxKernel
-from tests.support.planted.statements import Planted
+from tests.support.planted.statements import Fault, Planted, statements
 
 pytestmark = pytest.mark.timeout(3600)
 CAUGHT = (Caught.NAMED, Caught.NUMBERS, Caught.HANGS)
@@ -41,6 +41,14 @@ def test_faults_in_a_small_kernel_are_caught(tmp_path: Path) -> None:
         chosen = [next(f for f in every if f.kind is kind and ".inc" not in f.before) for kind in wanted]
         found = {row["fault"]: row["caught"] for row in rows(subject, chosen, every)}
     assert found == {Planted.REGISTERS: Caught.NAMED, Planted.BYTES: Caught.NAMED, Planted.PRODUCT: Caught.NUMBERS}
+
+
+@pytest.mark.slow
+def test_a_trap_shows_behind_the_findings_of_an_earlier_kernel(tmp_path: Path) -> None:
+    """The main kernel's known hazards fill the note of what adds up its parts."""
+    with PlantedPtx(KERNELS[-1], build_registry(), tmp_path) as subject:
+        first = statements(subject.text)[0]
+        assert subject.reaches(Fault(Planted.CONSTANT, first.line, first.text, first.text))
 
 
 @pytest.mark.slow

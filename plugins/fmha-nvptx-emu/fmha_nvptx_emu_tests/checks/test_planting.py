@@ -197,6 +197,18 @@ def test_a_wait_guards_nothing_if_no_bit_changes_alone_or_with_others_under_any_
     assert outcome(other, WAIT)["caught"] == Caught.UNEXPLAINED
 
 
+def test_others_whose_loss_never_ends_are_no_cover() -> None:
+    """Nor is the fault run with them."""
+    ran: list[tuple[Fault, ...]] = []
+
+    def answer(faults: tuple[Fault, ...], seed: int) -> Seen:
+        ran.append(faults)
+        return Seen("TIMED_OUT", (), "") if OTHER in faults else GOOD
+
+    assert outcome(Machine(answer), WAIT)["caught"] == Caught.IDLE
+    assert (WAIT, OTHER) not in ran
+
+
 KNOWN = Seen("HAZARD", ({"kind": "missing-fence", "address": 3, "count": 9},), "", "same")
 
 
@@ -207,6 +219,7 @@ KNOWN = Seen("HAZARD", ({"kind": "missing-fence", "address": 3, "count": 9},), "
         (Seen("HAZARD", (*KNOWN.findings, *FINDING), ""), Caught.NAMED, ["missing-wait"]),
         (Seen("HAZARD", ({"kind": "missing-fence", "address": 4, "count": 1},), ""), Caught.NAMED, ["missing-fence"]),
         (Seen("WRONG", KNOWN.findings, ""), Caught.NUMBERS, []),
+        (Seen("HAZARD", KNOWN.findings, "", wrong=True), Caught.NUMBERS, []),
         (Seen("HAZARD", (), "", "same"), Caught.NO_EFFECT, []),
     ],
 )
