@@ -24,7 +24,7 @@ from fmha_cli.codegen.flash_attn_3.instance import (
     CombineInstance,
     ForwardInstance,
     PrepareInstance,
-    Scheduler,
+    TileScheduler,
     forward_instance,
     instance_of,
 )
@@ -277,7 +277,7 @@ def _prepare(call: Launched) -> Members:
 
 def _scheduler(i: ForwardInstance, call: Launched) -> Members:
     s, p, blocks, count = call.situation, call.problem, row_tiles(i, call.situation), heads(i, call.situation)
-    if i.scheduler is Scheduler.SINGLE:
+    if i.scheduler is TileScheduler.SINGLE:
         return {
             "num_blocks": blocks,
             "num_head": count,
@@ -287,7 +287,7 @@ def _scheduler(i: ForwardInstance, call: Launched) -> Members:
             "seqlen": s.seqlen_q,
             "nsplits_divmod": divmod_of(s.splits.count),
         }
-    if i.scheduler is Scheduler.VARLEN:
+    if i.scheduler is TileScheduler.VARLEN:
         return {
             "num_head": count,
             "num_batch": p.batch,
@@ -304,7 +304,7 @@ def _scheduler(i: ForwardInstance, call: Launched) -> Members:
         "m_block_divmod": divmod_of(blocks),
         "head_divmod": divmod_of(count),
     }
-    if i.scheduler is Scheduler.STATIC:
+    if i.scheduler is TileScheduler.STATIC:
         return common
     head_bytes = s.seqlen_k * (p.hdim + p.hdim_v) * i.element_bytes
     fitting = 1 << (L2_BYTES // head_bytes).bit_length() - 1 if head_bytes <= L2_BYTES else 1

@@ -12,7 +12,7 @@ from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.flash_attn_3.backward_emit import stated_facts
 from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance, ConvertInstance, DotInstance
 from fmha_cli.codegen.flash_attn_3.emit import COMBINE_FACTS, FACTS, PREPARE_FACTS, SYMBOL
-from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, PrepareInstance, Scheduler, instance_of
+from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, PrepareInstance, TileScheduler, instance_of
 from fmha_cli.codegen.flash_attn_3.params import block_of
 from fmha_cli.codegen.flash_attn_3.shared_memory import shared_bytes
 from fmha_cli.domain.kernel import KernelSpec
@@ -36,7 +36,7 @@ def launch_for(kernel: KernelSpec, s: Fa3Situation) -> Launch:
     if isinstance(i, PrepareInstance):
         return Launch((-(-p.batch // PREPARED_BY_ONE), 1, 1), (i.threads, 1, 1))
     grid = (s.multiprocessors, 1, 1)
-    if i.scheduler is Scheduler.SINGLE:
+    if i.scheduler is TileScheduler.SINGLE:
         grid = (row_tiles(i, s), heads(i, s) * s.splits.count, p.batch)
     cleared = (SEMAPHORE,) if i.scheduler in COUNTING else ()
     return Launch(grid, (i.threads, 1, 1), shared_bytes(i), cleared=cleared, cluster=i.a.cluster, dependent=s.overlaps)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from fmha_cli.backends.cuda.scratch import Scratch
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation, rounded_batch
-from fmha_cli.codegen.flash_attn_3.instance import Scheduler, forward_instance
+from fmha_cli.codegen.flash_attn_3.instance import TileScheduler, forward_instance
 from fmha_cli.domain.kernel import KernelSpec
 
 LSE, SEMAPHORE, METADATA = "softmax_lse", "tile_count_semaphore", "scheduler_metadata"
 OUT_PARTS, LSE_PARTS = "out_accum", "softmax_lse_accum"
 KEPT = "v_behind_keys"
-COUNTING = (Scheduler.DYNAMIC, Scheduler.VARLEN)
+COUNTING = (TileScheduler.DYNAMIC, TileScheduler.VARLEN)
 """Schedulers whose blocks take tiles from a counter (``scheduler_needs_semaphore``)."""
 
 

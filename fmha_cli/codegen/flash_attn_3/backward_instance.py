@@ -38,7 +38,7 @@ class BackwardInstance:
 
     @property
     def scheduler(self) -> str:
-        """``Scheduler``."""
+        """``TileScheduler``."""
         return LPT if self.causal else SINGLE
 
     @property

@@ -16,7 +16,7 @@ from fmha_cli.codegen.flash_attn_3.instance import (
     CombineInstance,
     ForwardInstance,
     PrepareInstance,
-    Scheduler,
+    TileScheduler,
     flag,
     instance_of,
 )
@@ -183,11 +183,11 @@ def _scheduler(i: ForwardInstance) -> str:
         flag(i.a.pack_gqa),
     )
     ordered = (flag(i.causal or i.local), flag(not i.local), "true")  # LPT, Sort, Prepared
-    words: dict[Scheduler, tuple[str, ...]] = {
-        Scheduler.STATIC: (split,),
-        Scheduler.DYNAMIC: (*threads, split, pack, "true"),
-        Scheduler.SINGLE: (flag(i.a.varlen), split, pack, str(rows)),
-        Scheduler.VARLEN: (str(rows), str(keys), *threads, split, pack, "true", *ordered),
+    words: dict[TileScheduler, tuple[str, ...]] = {
+        TileScheduler.STATIC: (split,),
+        TileScheduler.DYNAMIC: (*threads, split, pack, "true"),
+        TileScheduler.SINGLE: (flag(i.a.varlen), split, pack, str(rows)),
+        TileScheduler.VARLEN: (str(rows), str(keys), *threads, split, pack, "true", *ordered),
     }
     return f"flash::{i.scheduler.value}<{', '.join(words[i.scheduler])}>"
 

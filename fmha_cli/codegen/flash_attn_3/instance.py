@@ -20,7 +20,7 @@ WRITTEN = (Family.FWD_PREPARE, *FORWARD, Family.FWD_SPLITKV_COMBINE, *BACKWARD)
 """The families whose kernels have an instance here."""
 
 
-class Scheduler(StrEnum):
+class TileScheduler(StrEnum):
     """The tile schedulers of forward kernels, by the beginnings of their names."""
 
     STATIC = "StaticPersistentTileScheduler"
@@ -68,13 +68,13 @@ class ForwardInstance:
         return DType.BF16 if self.element_bytes == 1 else self.dtype
 
     @property
-    def scheduler(self) -> Scheduler:
-        """``Scheduler``: ``UsePersistentScheduler`` is false for a dense split alone."""
+    def scheduler(self) -> TileScheduler:
+        """``TileScheduler``: ``UsePersistentScheduler`` is false for a dense split alone."""
         if self.a.varlen:
-            return Scheduler.VARLEN
+            return TileScheduler.VARLEN
         if self.split:
-            return Scheduler.SINGLE
-        return Scheduler.DYNAMIC if self.causal or self.local else Scheduler.STATIC
+            return TileScheduler.SINGLE
+        return TileScheduler.DYNAMIC if self.causal or self.local else TileScheduler.STATIC
 
     @property
     def stores_by_tma(self) -> bool:

@@ -30,7 +30,7 @@ from fmha_cli.codegen.flash_attn_3.fields import (
     stride,
     zeros,
 )
-from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, Instance, PrepareInstance, Scheduler
+from fmha_cli.codegen.flash_attn_3.instance import CombineInstance, Instance, PrepareInstance, TileScheduler
 from fmha_cli.codegen.struct import ArgumentBlock, Bool, Float32, Int32, Pointer
 
 
@@ -103,16 +103,19 @@ def _epilogue(pack: int, by_tma: bool) -> tuple[Row, ...]:
     )
 
 
-_SCHEDULERS: dict[Scheduler, tuple[Row, ...]] = {
-    Scheduler.STATIC: ((Int32, "total_blocks", 0), (Divmod, "m_block_divmod head_divmod nsplits_divmod", NO_DIVMOD)),
-    Scheduler.DYNAMIC: (
+_SCHEDULERS: dict[TileScheduler, tuple[Row, ...]] = {
+    TileScheduler.STATIC: (
+        (Int32, "total_blocks", 0),
+        (Divmod, "m_block_divmod head_divmod nsplits_divmod", NO_DIVMOD),
+    ),
+    TileScheduler.DYNAMIC: (
         (FIRST_INT, "total_blocks", 0),
         (Divmod, "m_block_divmod head_divmod l2_minor_divmod l2_major_divmod l2_minor_residual_divmod", NO_DIVMOD),
         (Int32, "num_hb_quotient", 0),
         (Pointer, "tile_count_semaphore", 0),
     ),
-    Scheduler.SINGLE: SINGLE_TILE,
-    Scheduler.VARLEN: (
+    TileScheduler.SINGLE: SINGLE_TILE,
+    TileScheduler.VARLEN: (
         (FIRST_INT, "num_head", 0),
         (Int32, "num_batch qhead_per_khead seqlen", 0),
         (Divmod, "head_divmod nsplits_divmod", NO_DIVMOD),
@@ -167,7 +170,7 @@ def block_of(instance: Instance) -> type:
 
 
 @cache
-def _block(pack: bool, qv: bool, by_tma: bool, scheduler: Scheduler) -> type:
+def _block(pack: bool, qv: bool, by_tma: bool, scheduler: TileScheduler) -> type:
     hardware = HARDWARE if by_tma else PLAIN_HARDWARE
     rows = (
         *members("mainloop", _mainloop(int(pack), qv)),

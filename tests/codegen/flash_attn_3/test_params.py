@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
-from fmha_cli.codegen.flash_attn_3.instance import ForwardInstance, Scheduler, forward_instance
+from fmha_cli.codegen.flash_attn_3.instance import ForwardInstance, TileScheduler, forward_instance
 from fmha_cli.codegen.flash_attn_3.params import block_of, divmod_of
 from fmha_cli.codegen.struct import block_alignment, ctypes_structure, host_layout
 from fmha_cli.domain.kernel import Family
 
-SIZES = {(False, Scheduler.DYNAMIC): 2368, (False, Scheduler.VARLEN): 2112, (True, Scheduler.SINGLE): 2176}
+SIZES = {(False, TileScheduler.DYNAMIC): 2368, (False, TileScheduler.VARLEN): 2112, (True, TileScheduler.SINGLE): 2176}
 """Bytes of blocks without qv, by packed query heads and scheduler, as compiled kernels state them."""
 
 
