@@ -300,7 +300,7 @@ def _add_swing(
     """
     p, (dk, dv, dbias) = block.view.problem, sums
     sub, do = block.part(rows), do[rows]
-    shaken = [block.part(rows, n) for n in range(1, SHAKES + 1)]
+    shaken = [block.part(rows, n, forward.lead[rows]) for n in range(1, SHAKES + 1)]
     answers = [attend(other, k, v, stream) for other in shaken]
     own = replace(forward, top=forward.top[rows], log_sum=forward.log_sum[rows])
     do_size, q_size, dq = np.sqrt(squares(do)), np.sqrt(squares(sub.q)), np.zeros(len(rows))

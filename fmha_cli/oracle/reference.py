@@ -76,10 +76,11 @@ class RowResult:
 @dataclass(frozen=True)
 class Attended(RowResult):
     """With the two parts of LSE, whose sum may have lost the second: ``top`` (R,), the largest term, and ``log_sum`` (R,), of the
-    terms relative to it; +inf for a row without terms."""
+    terms relative to it; +inf for a row without terms. ``lead`` (R,) is the key with the largest score, 0 for a row that sees none."""
 
     top: F64
     log_sum: F64
+    lead: Ints
 
     def weights(self, s: F64) -> F64:
         """P (R, keys) of scores (R, keys), 0 where they are -inf."""
@@ -243,11 +244,13 @@ def attend(
     total = np.zeros(count) if sinks is None else np.ones(count)
     peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
     acc, left, whole = np.zeros((count, v.shape[1])), np.zeros(count), np.zeros(count)
-    key_norm, values_square = np.zeros(count), np.zeros(count)
+    key_norm, values_square, lead = np.zeros(count), np.zeros(count), np.zeros(count, np.int64)
     for first, end in _clip_keys(block, key_range):
         keys, values = k[first:end], v[first:end]
         s, _ = block.scores(keys, first, end)
-        block_top = s.max(axis=1)
+        best = s.argmax(axis=1)
+        block_top = s[np.arange(count), best]
+        lead = np.where(block_top > peak, first + best, lead)
         peak = np.maximum(peak, block_top)
         new_top = np.maximum(top, block_top)
         safe = np.where(np.isneginf(new_top), 0.0, new_top)
@@ -296,10 +299,12 @@ def attend(
         log_sum=np.where(
             some | np.isnan(total), np.log(np.where(some, total, np.where(np.isnan(total), np.nan, 1.0))), np.inf
         ),
+        lead=lead,
     )
     far = np.flatnonzero(is_far(p, result.reach) & (visible > 0))
     if len(far) and not block.shaken:
-        others = [attend(block.part(far, n), k, v, stream, key_range, equal) for n in range(1, SHAKES + 1)]
+        shaken = [block.part(far, n, lead[far]) for n in range(1, SHAKES + 1)]
+        others = [attend(other, k, v, stream, key_range, equal) for other in shaken]
         moved = [np.linalg.norm(np.nan_to_num(other.o - result.o[far], posinf=0, neginf=0), axis=1) for other in others]
         result.swing[far] = np.max(moved, axis=0)
     return result
