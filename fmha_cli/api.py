@@ -1,4 +1,4 @@
-"""The stable names for Python users: five verbs, and what their results consist of. Plugins import ``fmha_cli.plugin`` too."""
+"""The stable names for Python users: six verbs, and what their results consist of. Plugins import ``fmha_cli.plugin`` too."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.run.probing import probe_backends
 
 if TYPE_CHECKING:
     from fmha_cli.report.record import Record
     from fmha_cli.run.attention import Attention
+    from fmha_cli.run.session import AttentionSession
 
-_LATE = {"Attention": "fmha_cli.run.attention", "Record": "fmha_cli.report.record"}
+_LATE = {
+    "Attention": "fmha_cli.run.attention",
+    "AttentionSession": "fmha_cli.run.session",
+    "Record": "fmha_cli.report.record",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -87,6 +93,19 @@ def attention(q: object, k: object, v: object = None, **options: Any) -> Attenti
     return on_arrays(q, k, v, **options)
 
 
+def session(problem: Problem | None = None, **options: Any) -> AttentionSession:
+    """Fused attention again and again by one kernel: ``with api.session(causal=True) as s: o = s(q, k, v)["o"]``.
+
+    All arguments are those of ``fmha_cli.run.session.open_session``.
+
+    Raises:
+        UsageError, EnvironmentProblem: see there.
+    """
+    from fmha_cli.run.session import open_session
+
+    return open_session(problem, **options)
+
+
 def explain(
     problem: Problem,
     *,
@@ -101,8 +120,6 @@ def explain(
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: an unknown or absent backend, device or kernel.
     """
-    from fmha_cli.run.probing import probe_backends
-
     registry = registry or build_registry()
     wanted = Wanted(backend=backend, arch=arch and arch_of(arch), device=device, kernel=kernel)
     found = probe_backends(registry, wanted_backends(registry, wanted), device=device)
@@ -124,6 +141,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 __all__ = [
     "Attention",
+    "AttentionSession",
     "Decision",
     "EnvironmentProblem",
     "FmhaError",
@@ -144,4 +162,5 @@ __all__ = [
     "explain",
     "list_kernels",
     "run",
+    "session",
 ]

@@ -80,8 +80,8 @@ def imported_rooms(path: Path) -> Iterator[tuple[str, int]]:
 
 LATE = {
     "numpy, and what computes with it (60 to 110 ms)": (
-        *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files", "run.probing"),
-        *("run.refusals", "run.run", "run.supervisor", "run.tuned_choice", "cli.delivery"),
+        *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files"),
+        *("run.refusals", "run.run", "run.session", "run.supervisor", "run.tuned_choice", "cli.delivery"),
         *("backends.cuda.copies", "backends.cuda.upstream_session", "backends.cpu.session"),
         *("backends.gpu.arena_views", "backends.gpu.auxiliary", "backends.gpu.host_side"),
         "backends.cuda.dry_run",

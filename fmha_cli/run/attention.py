@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
@@ -24,11 +24,12 @@ from fmha_cli.run.events import Ended, Judged
 from fmha_cli.run.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, flags_from_files
+from fmha_cli.run.kept_worker import kept_registry, kept_worker
 from fmha_cli.run.records import Outcome, record_of
 from fmha_cli.run.refusals import refuse_misfits, sources_of
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
-from fmha_cli.run.run import Run
+from fmha_cli.run.run import Run, Share
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,9 @@ def attention(
         KeyboardInterrupt: the user interrupted.
     """
     try:
-        own = {name: value for name, value in flags.items() if name in TENSORS and not _is_word(name, value)}
-        given, texts = given_tensors(merged(tensors or {}, {"q": q, "k": k, "v": v, "do": do, **own}))
-        raw = flag_texts({name: value for name, value in flags.items() if name not in own})
+        named, others = named_tensors({"q": q, "k": k, "v": v, "do": do}, {"tensors": tensors, **flags})
+        given, texts = given_tensors(named)
+        raw = flag_texts(others)
         raw |= {name: text for name, text in texts.items() if name in BY_KEY}
         if do is not None:
             raw.setdefault("direction", Direction.FWD_BWD.value)
@@ -125,15 +126,24 @@ def attention(
         if request.wanted.several:
             what = f"one kernel computes the outputs, and backend={backend} names several"
             raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
-        return _attention(raw, given, request, registry or build_registry(), phase)
+        return _attention(raw, given, request, registry or kept_registry(), phase)
     except FmhaError as fault:
         in_python(fault)
         raise
 
 
-def _is_word(name: str, value: object) -> bool:
-    """Whether it is the kind of a bias, which has the tensor's name."""
-    return name == "bias" and isinstance(value, str)
+def named_tensors(values: Mapping[str, object], more: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
+    """All tensors of a call by their own names, and the flags beside them.
+
+    Args:
+        more: further tensors, those in ``tensors`` too, and flags. A text for ``bias`` is its kind, which has the tensor's name.
+
+    Raises:
+        UsageError: E039, see ``merged``.
+    """
+    own = {n: x for n, x in more.items() if n in TENSORS and not (n == "bias" and isinstance(x, str))}
+    flags = {n: x for n, x in more.items() if n not in own and n != "tensors"}
+    return merged(more.get("tensors") or {}, {**values, **own}), flags
 
 
 def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry, phase: Tell) -> Attention:
@@ -145,7 +155,12 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
         return _empty(stored(problem, given.arrays), set(empty), given, request, registry)
     outputs: dict[str, Array] = {}
     records: tuple[Record, ...] = ()
-    with Run((problem,), request, registry, given=given, voice=Voice(phase=phase)) as run:
+    with (
+        kept_worker() as supervisor,
+        Run(
+            (problem,), request, registry, given=given, share=Share(supervisor=supervisor), voice=Voice(phase=phase)
+        ) as run,
+    ):
         for event in run:
             match event:
                 case Judged():
@@ -156,7 +171,7 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
                     records = event.records
     (record,) = records
     if not outputs:
-        raise _failure(record)
+        raise failure_of(record)
     return Attention(outputs, record)
 
 
@@ -176,7 +191,7 @@ def _empty(problem: Problem, axes: set[str], given: InputFiles, request: Request
     return Attention(outputs, record_of(row, outcome, request, registry, sources_of(problem, given)))
 
 
-def _failure(record: Record) -> Exception:
+def failure_of(record: Record) -> Exception:
     """The error of a row without outputs."""
     why = next(iter((*(reason.text for reason in record.reasons), *record.notes)), None)
     if record.verdict is Verdict.UNSUPPORTED:

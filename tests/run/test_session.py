@@ -1,0 +1,176 @@
+"""``api.session``: one kernel called again and again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fmha_null.kernels import Behaviour, null_kernel
+
+from fmha_cli import api
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.kernel import Family
+from fmha_cli.oracle.tensors import Array
+from fmha_cli.run import kept_worker
+from fmha_cli.run.session import AttentionSession
+
+
+def arrays(seqlen: int, seed: int = 0, heads: int = 2) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    q, k, v = (rng.standard_normal((1, heads, seqlen, 16), dtype=np.float32) for _ in range(3))
+    return q, k, v
+
+
+def attended(q: Array, k: Array, v: Array) -> Array:
+    s = np.einsum("bhqd,bhkd->bhqk", q, k, dtype=np.float64) / q.shape[-1] ** 0.5
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return np.asarray(p @ v / p.sum(-1, keepdims=True))
+
+
+@pytest.fixture
+def opened() -> Iterator[AttentionSession]:
+    with api.session(backend="cpu") as session:
+        yield session
+
+
+def worker_of(session: AttentionSession) -> int:
+    pid = session._supervisor.worker_pid
+    assert pid is not None
+    return pid
+
+
+def test_each_call_has_its_own_answer(opened: AttentionSession) -> None:
+    for seed in range(4):
+        tensors = arrays(24, seed)
+        np.testing.assert_allclose(opened(*tensors)["o"], attended(*tensors), atol=1e-5)
+    assert opened.record is not None
+    assert opened.record.verdict is api.Verdict.PASSED
+
+
+def test_other_sizes_need_no_other_kernel(opened: AttentionSession) -> None:
+    opened(*arrays(24))
+    judged = opened.record
+    for seqlen in (*range(20, 32), 24):  # more than have a place
+        tensors = arrays(seqlen, seqlen, heads=3)
+        np.testing.assert_allclose(opened(*tensors)["o"], attended(*tensors), atol=1e-5)
+    assert opened.record is judged
+    assert len({ready.row.choice.kernel for ready in opened._ready.values() if ready.row.choice}) == 1
+
+
+def test_flags_of_a_call_go_before_those_of_the_session() -> None:
+    q, k, v = arrays(24)
+    with api.session(backend="cpu", causal=True, lse=True) as session:
+        masked = session(q, k, v)
+        whole = session(q, k, v, causal=False)
+    assert set(masked) == {"o", "lse"}
+    np.testing.assert_allclose(masked["o"][:, :, 0], v[:, :, 0], atol=1e-5)
+    np.testing.assert_allclose(whole["o"], attended(q, k, v), atol=1e-5)
+
+
+def test_a_problem_holds_its_sizes() -> None:
+    with api.session(api.Problem.of(heads=2, seqlen=24, hdim=16), backend="cpu") as session:
+        session(*arrays(24))
+        with pytest.raises(ImpossibleProblem, match="seqlen=24"):
+            session(*arrays(25))
+
+
+def test_a_worker_that_dies_costs_one_exception(opened: AttentionSession) -> None:
+    tensors = arrays(24)
+    opened(*tensors), opened(*tensors)
+    os.kill(worker_of(opened), signal.SIGSTOP)
+    os.kill(worker_of(opened), signal.SIGKILL)  # before it can answer the next call
+    with pytest.raises(api.KernelFailure, match="CRASHED"):
+        opened(*tensors)
+    np.testing.assert_allclose(opened(*tensors)["o"], attended(*tensors), atol=1e-5)
+
+
+@pytest.mark.parametrize("behaviour", [Behaviour.ZEROS, Behaviour.SEGFAULT])
+def test_a_bad_kernel_is_refused_by_its_first_call(behaviour: Behaviour) -> None:
+    name = null_kernel(DType.FP32, Family.FWD, behaviour).name
+    with api.session(backend="null", kernel=name) as session:
+        for _ in range(2):  # it is judged until it passes
+            with pytest.raises(api.KernelFailure, match=r"WRONG|CRASHED"):
+                session(*arrays(24))
+
+
+def test_calls_without_a_check_are_not_judged() -> None:
+    name = null_kernel(DType.FP32, Family.FWD, Behaviour.ZEROS).name
+    with api.session(backend="null", kernel=name, check="never") as session:
+        assert session(*arrays(24))["o"].shape == (1, 2, 24, 16)
+        assert session.record is None
+
+
+def test_every_call_can_be_judged() -> None:
+    with api.session(backend="cpu", check="always") as session:
+        session(*arrays(24))
+        first = session.record
+        session(*arrays(24, 1))
+        assert session.record is not first
+
+
+def test_a_problem_that_no_kernel_serves_says_why(opened: AttentionSession) -> None:
+    with pytest.raises(api.UnsupportedError, match="no kernel") as told:
+        opened(*arrays(24), dtype="fp32:bf16")
+    assert told.value.why
+    np.testing.assert_allclose(opened(*arrays(24))["o"], attended(*arrays(24)), atol=1e-5)
+
+
+def test_threads_may_share_a_session(opened: AttentionSession) -> None:
+    cases = [arrays(24 + n % 3, n) for n in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda tensors: opened(*tensors)["o"], cases))
+    for tensors, answer in zip(cases, answers, strict=True):
+        np.testing.assert_allclose(answer, attended(*tensors), atol=1e-5)
+
+
+def test_a_session_explains_its_choice_and_ends(opened: AttentionSession) -> None:
+    with pytest.raises(api.UsageError, match="no call"):
+        opened.explain()
+    opened(*arrays(24))
+    pid = worker_of(opened)
+    assert opened.explain().chosen is not None
+    opened.close()
+    with pytest.raises(api.UsageError, match="closed"):
+        opened(*arrays(24))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"), [({"check": "sometimes"}, "sometimes"), ({"backend": "cpu,null"}, "several")]
+)
+def test_wrong_options_are_refused_at_once(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(api.UsageError, match=word):
+        api.session(**options)
+
+
+def test_calls_leave_nothing_behind(opened: AttentionSession) -> None:
+    """A sample of the ten thousand calls of ``benchmarks/sessions.py``."""
+    opened(*arrays(24)), opened(*arrays(24))
+
+    def held() -> tuple[int, int]:
+        pid = worker_of(opened)
+        return len(os.listdir("/proc/self/fd")), len(Path(f"/proc/{pid}/maps").read_text().splitlines())
+
+    before = held()
+    for n in range(300):
+        opened(*arrays(24, n))
+    assert held() == before
+
+
+def test_attention_keeps_its_worker() -> None:
+    tensors = arrays(24)
+    assert api.attention(*tensors).verdict is api.Verdict.PASSED
+    with kept_worker.kept_worker() as supervisor:
+        pid = supervisor.worker_pid
+        with kept_worker.kept_worker() as another:
+            assert another is not supervisor
+    assert api.attention(*tensors).verdict is api.Verdict.PASSED
+    assert supervisor.worker_pid == pid
