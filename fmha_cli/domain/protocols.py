@@ -104,6 +104,17 @@ class Session(Protocol):
         """Free everything."""
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A session of a CPU backend whose tensors may lie anywhere in this process's memory (``api.session(in_process=True)``)."""
+
+    def place(self, tensors: Mapping[str, BoundTensor], threads: int) -> None:
+        """As ``Session.bind``, but each offset is an address; workspaces too."""
+
+    def move(self, addresses: Mapping[str, int]) -> None:
+        """Tensors of the same form at other addresses, by name; the others stay."""
+
+
 class HostSession:
     """The parts of a Session that are trivial when the kernel works on host memory.
 

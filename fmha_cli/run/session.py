@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from threading import RLock
@@ -19,7 +19,7 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.decision import Trace
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.errors import FmhaError, KernelFailure, UsageError
+from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.fields import flags_in
 from fmha_cli.domain.phases import Tell, Voice, silent
@@ -34,8 +34,9 @@ from fmha_cli.run.attention import failure_of, named_tensors
 from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
 from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.given_arrays import given_tensors
+from fmha_cli.run.given_arrays import TENSORS, given_tensors
 from fmha_cli.run.given_cache import stored
+from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of, refuse
 from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.peaks import settings_of
@@ -81,8 +82,12 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         record: of the last call that was judged; None before the first.
     """
 
-    def __init__(self, raw: Texts, request: Request, registry: Registry, check: CheckedCalls, voice: Voice) -> None:
+    def __init__(
+        self, raw: Texts, request: Request, registry: Registry, check: CheckedCalls, voice: Voice, *, in_process: bool
+    ) -> None:
         self._raw, self._request, self._registry, self._check, self._voice = raw, request, registry, check, voice
+        self._in_process = in_process
+        self._placed: OrderedDict[tuple[Form, ...], PlacedKernel] = OrderedDict()
         self._supervisor = Supervisor()
         self._lock = RLock()
         self._found: Mapping[str, Availability] | None = None
@@ -94,10 +99,23 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._closed = False
         self.record: Record | None = None
 
-    def __call__(self, q: object, k: object, v: object = None, *, do: object = None, **more: Any) -> dict[str, Array]:
+    def __call__(
+        self,
+        q: object,
+        k: object,
+        v: object = None,
+        *,
+        do: object = None,
+        out: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
         """The outputs by name, as in ``Attention.outputs``; tensors and flags are those of ``fmha_cli.run.attention.attention``.
 
-        Flags that are given here replace the session's: ``cache_seqlens`` of a cache that grows, for example.
+        Flags that are given here replace the session's: ``cache_seqlens`` of a cache that grows, for example. In process, tensors of
+        PyTorch give tensors of PyTorch.
+
+        Args:
+            out: in process, the outputs that are written in place, by name: dense, and apart from all inputs.
 
         Raises:
             UsageError, UnsupportedError, EnvironmentProblem: as ``attention``; E044, the session is closed.
@@ -107,7 +125,14 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
             with self._lock:
                 if self._closed:
                     raise UsageError("the session is closed", code="E044", where="session", help="open another one")
-                return self._call(*self._problem_of({"q": q, "k": k, "v": v, "do": do}, more))
+                values = {"q": q, "k": k, "v": v, "do": do}
+                if self._in_process:
+                    return self._call_here({n: x for n, x in values.items() if x is not None}, more, out or {})
+                if out is not None:
+                    raise UsageError(
+                        "out is for in_process=True", code="E043", where="out", help="take what the call returns"
+                    )
+                return self._call(*self._problem_of(values, more))
         except FmhaError as fault:
             in_python(fault)
             raise
@@ -130,6 +155,8 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
             self._supervisor.close()
             while self._ready:
                 self._ready.popitem()[1].arena.close()
+            while self._placed:
+                self._placed.popitem()[1].close()
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -163,17 +190,51 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._ready.move_to_end(problem)
         return self._launched(ready, fill(problem, given=fitted(problem, given)[0]))
 
+    def _call_here(self, inputs: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+        """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
+        forms = {name: form_of(tensor, name) for name, tensor in inputs.items()}
+        flags = tuple(sorted((name, str(value)) for name, value in more.items()))
+        key: tuple[Form, ...] = (*((name, form) for name, form in forms.items()), flags)
+        kernel = self._placed.get(key)
+        if kernel is None:
+            apart = next((n for n, form in forms.items() if form is None), None) or next(
+                (n for n in more if n in TENSORS), None
+            )
+            if apart is not None:
+                what = f"in_process=True takes {', '.join(sorted(DIRECT))} as arrays of NumPy or PyTorch, and no other tensors"
+                raise UsageError(what, code="E043", where=apart, help="in_process=False")
+            problem, given = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
+            row = self._row_of(problem)
+            if row is None:
+                row = self._judged(problem, given)[0]
+                assert row.choice is not None
+                if self.record is None or self.record.verdict is not Verdict.PASSED:
+                    raise refuse("UNCHECKED" if self.record is None else self.record.verdict)
+                self._proven[row.choice.kernel.name] = None
+            kernel = PlacedKernel.of(self._job_of(row), inputs)
+            if kernel is None:
+                what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
+                raise UsageError(what, code="E043", where="in_process", help="in_process=False copies and converts")
+            while len(self._placed) >= KEPT_SHAPES:
+                self._placed.popitem(last=False)[1].close()
+            self._placed[key] = kernel
+        self._placed.move_to_end(key)
+        return kernel.launch(inputs, out)
+
     def _row_of(self, problem: Problem) -> Row | None:
         """The row of a problem that needs no check: by a proven kernel that serves it, the latest first; without checks, by any kernel."""
-        request = self._request
-        wanted = [None] if self._check is CheckedCalls.NEVER else [*reversed(self._proven)]
-        for kernel in wanted:
-            asked = request if kernel is None else replace(request, kernel=kernel, backend="auto")
-            (row, *_) = plan_rows((problem,), asked, self._registry, self._probed())
-            if row.choice is not None and row.choice.runnable:
-                return row
-            if kernel is None:
-                self._judged(problem, InputFiles({}, {}))  # it says why there is none
+        request, found = self._request, self._probed()
+        if self._check is CheckedCalls.NEVER:
+            (row, *_) = plan_rows((problem,), request, self._registry, found)
+            if row.choice is None or not row.choice.runnable:
+                self._judged(problem, InputFiles({}, {}))  # it raises, and says why
+            return row
+        for kernel in reversed(self._proven):
+            with suppress(UnsupportedError):  # it does not serve this problem
+                asked = replace(request, kernel=kernel, backend="auto")
+                (row, *_) = plan_rows((problem,), asked, self._registry, found)
+                if row.choice is not None and row.choice.runnable:
+                    return row
         return None
 
     def _judged(self, problem: Problem, given: InputFiles) -> tuple[Row, dict[str, Array]]:
@@ -208,7 +269,16 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         return row, outputs
 
     def _prepared(self, row: Row) -> ReadyJob:
-        """Build and load the kernel of a row; the oldest problem makes room."""
+        """The job of a row with room for its tensors; the oldest problem makes room."""
+        job = self._job_of(row)
+        while len(self._ready) >= KEPT_SHAPES:
+            self._ready.popitem(last=False)[1].arena.close()
+        assert self._context is not None
+        self._ready[row.problem] = ready = ReadyJob(job, Executor(self._context).arena(job), row)
+        return ready
+
+    def _job_of(self, row: Row) -> WorkerJob:
+        """Build the kernel of a row."""
         context = self._context = self._context or self._context_of()
         executor, key = Executor(context), tuple(order.key for order in row.orders)
         if key not in self._built:
@@ -219,11 +289,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 )
             self._built[key] = made
         artifacts = self._built[key]
-        job = executor.job(row, artifacts, settings_of(row, artifacts, context))
-        while len(self._ready) >= KEPT_SHAPES:
-            self._ready.popitem(last=False)[1].arena.close()
-        self._ready[row.problem] = ready = ReadyJob(job, executor.arena(job), row)
-        return ready
+        return executor.job(row, artifacts, settings_of(row, artifacts, context))
 
     def _context_of(self) -> Context:
         request, registry = replace(self._request, check=False), self._registry
@@ -265,6 +331,7 @@ def open_session(
     arch: str | None = None,
     kernel: str | None = None,
     check: str = "first",
+    in_process: bool = False,
     threads: int = 0,
     registry: Registry | None = None,
     phase: Tell = silent,
@@ -278,6 +345,8 @@ def open_session(
         problem: flags as a problem, whose sizes hold for every call; ``flags`` come on top.
         check: which calls are judged by the float64 reference: ``first`` of each kernel, ``always``, or ``never``. A judged call whose
             numbers are wrong raises KernelFailure.
+        in_process: launch a CPU kernel in this process, once it has PASSED in a child: q, k, v and do stay where they are, and a crash
+            ends this process. With ``check="first"`` only.
         threads, phase, flags: as for ``fmha_cli.run.attention.attention``.
 
     Raises:
@@ -292,10 +361,13 @@ def open_session(
             raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
         if check not in list(CheckedCalls):
             raise UsageError(f"check={check!r}", code="E043", where="check", help=f"one of {', '.join(CheckedCalls)}")
+        if in_process and check != CheckedCalls.FIRST:
+            what, help = f"in_process=True with check={check!r}", "check='first': a kernel comes in once it has passed"
+            raise UsageError(what, code="E043", where="in_process", help=help)
         registry = registry or build_registry()
         wanted_backends(registry, request.wanted)
     except FmhaError as fault:
         in_python(fault)
         raise
     request = replace(request, check=check != CheckedCalls.NEVER)
-    return AttentionSession(raw, request, registry, CheckedCalls(check), Voice(phase=phase))
+    return AttentionSession(raw, request, registry, CheckedCalls(check), Voice(phase=phase), in_process=in_process)

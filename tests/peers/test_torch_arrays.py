@@ -93,3 +93,19 @@ def test_pairs_of_fp4_have_their_elements_in_order() -> None:
     np.testing.assert_array_equal(
         taken.view(np.uint8), np.stack((pairs.numpy() % 16, pairs.numpy() // 16), -1).reshape(2, 256)
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_session_in_this_process_takes_and_gives_tensors(dtype: torch.dtype) -> None:
+    q, k, v = (torch.randn(1, 24, 3, 16, generator=torch.manual_seed(n)).to(dtype).transpose(1, 2) for n in range(3))
+    with api.session(backend="cpu", in_process=True, lse=True) as session:
+        for scale in (1.0, 0.5):
+            found = session(q * scale, k, v)
+            want = torch.nn.functional.scaled_dot_product_attention(q.double() * scale, k.double(), v.double())
+            assert found["o"].dtype is dtype
+            assert found["lse"].dtype is torch.float32
+            assert (found["o"].double() - want).abs().max() < 0.02
+        out = torch.empty(1, 3, 24, 16, dtype=dtype)
+        assert session(q, k, v, out={"o": out})["o"] is out
+        with pytest.raises(api.UsageError, match="wants gradients"):
+            session(q.requires_grad_(), k, v)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fmha_cli.backends.cpu.arguments import Arguments, interface_of
 from fmha_cli.codegen import abi
-from fmha_cli.codegen.struct import ctypes_structure, layout_faults, pack
+from fmha_cli.codegen.struct import c_fields, ctypes_structure, layout_faults, pack
 from fmha_cli.domain.device import DeviceFacts, usable_cores
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError, KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
@@ -23,7 +23,8 @@ _DEFAULT_LLC = 64 << 20
 
 @dataclass
 class _StageLaunch:
-    """One stage: its pass's problem, its library and function, how that is called, and its argument once tensors are bound."""
+    """One stage: its pass's problem, its library and function, how that is called, and its argument once tensors are bound; of placed
+    tensors also the members of the block that hold each one's address."""
 
     problem: Problem
     library: ctypes.CDLL
@@ -32,6 +33,7 @@ class _StageLaunch:
     arguments: Arguments | None = None
     block: ctypes.Structure | None = None
     argument: object = None
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def pack(self, arguments: Arguments) -> None:
         """Keep the arguments, and the block that holds them, for all launches."""
@@ -80,10 +82,35 @@ class CpuSession:
         if self._plan is None:
             raise InternalError("bind before load")
         self._arena = (ctypes.c_char * arena.nbytes).from_buffer(arena)
-        base = ctypes.addressof(self._arena)
-        cores, settings = threads or usable_cores(), dict(self._device.settings)
         for launch in self._launches:
-            launch.pack(Arguments(launch.interface.block, launch.problem, tensors, base, cores, settings))
+            launch.pack(self._arguments(launch, tensors, threads, ctypes.addressof(self._arena)))
+
+    def _arguments(
+        self, launch: _StageLaunch, tensors: Mapping[str, BoundTensor], threads: int, base: int = 0
+    ) -> Arguments:
+        cores, settings = threads or usable_cores(), dict(self._device.settings)
+        return Arguments(launch.interface.block, launch.problem, tensors, base, cores, settings)
+
+    def place(self, tensors: Mapping[str, BoundTensor], threads: int) -> None:
+        """See ``fmha_cli.domain.protocols.Placed``. A member of the block belongs to a tensor if it moves with it."""
+        if self._plan is None:
+            raise InternalError("place before load")
+        for launch in self._launches:
+            kind: type = launch.interface.block
+            still = self._arguments(launch, tensors, threads)
+            members = {}
+            for name, tensor in tensors.items():
+                moved = {**tensors, name: replace(tensor, offset=tensor.offset + 1)}
+                block = self._arguments(launch, moved, threads).block
+                members[name] = tuple(n for n, _ in c_fields(kind) if getattr(block, n) == getattr(still.block, n) + 1)
+            launch.members = members
+            launch.pack(still)
+
+    def move(self, addresses: Mapping[str, int]) -> None:
+        for launch in self._launches:
+            for name, address in addresses.items():
+                for member in launch.members[name]:
+                    setattr(launch.block, member, address)
 
     def upload(self) -> None:
         """Nothing to do: the arena is the device's memory."""

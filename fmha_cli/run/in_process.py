@@ -1,0 +1,176 @@
+"""``PlacedKernel``: a CPU kernel loaded into this process, on tensors where they lie. It is the one exception to "the kernel runs
+in a child process": for kernels that have passed a check there, and by ``in_process=True`` alone.
+
+Tensors of PyTorch are read through their own methods: a capsule of DLPack would cost more than a small kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fmha_cli.domain.errors import KernelFailure, UsageError
+from fmha_cli.domain.protocols import Backend, BoundTensor, Placed
+from fmha_cli.domain.tensors import Element, Role, TensorShape, shapes_of
+from fmha_cli.oracle.tensors import Array, numpy_dtype
+from fmha_cli.run.job import Loadable, WorkerJob
+from fmha_cli.run.layout import ALIGN, WORKSPACE_DTYPE
+from fmha_cli.run.loading import load
+from fmha_cli.run.worker import verified
+
+DIRECT = frozenset({"q", "k", "v", "do"})
+"""Tensors that a kernel may read where they lie. The values of others (tables, biases, scales) are checked or converted first."""
+
+_TORCH = {"torch.float32": Element.FP32, "torch.float16": Element.FP16, "torch.bfloat16": Element.BF16}
+_LIKE = {Element.FP32: "float", Element.FP16: "half", Element.BF16: "bfloat16"}
+"""The method that gives a tensor of PyTorch another element type."""
+
+Form = tuple[object, ...]
+
+
+def form_of(tensor: Any, name: str) -> Form | None:
+    """Shape, strides in elements and element type of an array or a tensor of PyTorch; None for other objects.
+
+    Raises:
+        UsageError: E039, a tensor that is not in host memory, or wants gradients.
+    """
+    if isinstance(tensor, np.ndarray):
+        return tensor.shape, tensor.strides, tensor.dtype
+    if not hasattr(tensor, "data_ptr"):
+        return None
+    if not tensor.is_cpu:
+        raise UsageError(f"{name} is on {tensor.device}", code="E039", where=name, help=f"pass {name}.cpu()")
+    if tensor.requires_grad:
+        what, why = f"{name} wants gradients", "this call records none"
+        raise UsageError(what, code="E039", where=name, why=why, help=f"pass {name}.detach()")
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def bound_tensor(tensor: Any, name: str, shape: TensorShape) -> BoundTensor | None:
+    """The tensor with its address as offset, if it has the problem's shape and type and dense rows; else None."""
+    if isinstance(tensor, np.ndarray):
+        item = tensor.itemsize
+        strides = tuple(stride // item for stride in tensor.strides)
+        fits = tensor.dtype == numpy_dtype(shape.dtype) and not any(stride % item for stride in tensor.strides)
+    else:
+        strides, fits = tuple(tensor.stride()), _TORCH.get(str(tensor.dtype)) is shape.dtype
+    if not fits or tuple(tensor.shape) != shape.shape or strides[-1] != 1 or min(strides) < 1:
+        return None
+    return BoundTensor(name, address_of(tensor), shape.dtype.value, shape.shape, strides)
+
+
+def address_of(tensor: Any) -> int:
+    """The address of element 0."""
+    data = tensor.__array_interface__["data"][0] if isinstance(tensor, np.ndarray) else tensor.data_ptr()
+    return int(data)
+
+
+@dataclass
+class PlacedKernel:
+    """One problem's kernel in this process. Use it in one thread at a time."""
+
+    session: Any
+    outputs: Mapping[str, TensorShape]
+    work: tuple[Array, ...]
+    makers: dict[str, Any]
+
+    @classmethod
+    def of(cls, job: WorkerJob, inputs: Mapping[str, Any]) -> PlacedKernel | None:
+        """The kernel, bound to the form of ``inputs``; None if one of them must be copied first.
+
+        Raises:
+            UsageError: E043, the kernel's backend runs in a child process only.
+            KernelFailure: it does not load.
+        """
+        shapes = shapes_of(job.plan.problem)
+        tensors = {name: bound_tensor(tensor, name, shapes[name]) for name, tensor in inputs.items()}
+        outputs = {name: shape for name, shape in shapes.items() if shape.role is not Role.INPUT}
+        if None in tensors.values() or set(inputs) | set(outputs) != set(shapes):
+            return None
+        places = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        for name, shape in outputs.items():
+            strides = tuple(prod(shape.shape[axis + 1 :]) for axis in range(len(shape.shape)))
+            places.setdefault(name, BoundTensor(name, ALIGN, shape.dtype.value, shape.shape, strides))
+        work = []
+        for space in job.plan.workspaces:
+            align = max(ALIGN, space.align)
+            work.append(np.empty(space.bytes + align, np.uint8))
+            start = -(-address_of(work[-1]) // align) * align
+            places[space.name] = BoundTensor(space.name, start, WORKSPACE_DTYPE, (space.bytes,), (1,))
+        backend: Backend = load(job.entry, job.backend, Backend)
+        session = backend.open(job.device)
+        if not isinstance(session, Placed):
+            what = f"in_process=True: {job.backend} runs in a child process only"
+            raise UsageError(what, code="E043", where="in_process", help='backend="cpu"')
+        session.load(job.plan, [verified(Loadable.of(artifact)) for artifact in job.artifacts])
+        session.place(places, job.threads)
+        return cls(session, outputs, tuple(work), {})
+
+    def launch(self, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+        """Launch on tensors of the bound form; the outputs that ``out`` does not give are new, of the kind of q.
+
+        Raises:
+            UsageError: E039, an output of another form, or one that shares memory with a tensor that is read.
+            KernelFailure, MemoryError: as ``Session.launch``.
+        """
+        q = inputs["q"]
+        outputs = {
+            name: self._given(out[name], name, inputs) if name in out else self._made(name, q) for name in self.outputs
+        }
+        self.session.move({name: address_of(tensor) for name, tensor in (*inputs.items(), *outputs.items())})
+        self.session.launch()
+        return outputs
+
+    def _made(self, name: str, q: Any) -> Any:
+        shape = self.outputs[name]
+        if isinstance(q, np.ndarray):
+            return np.empty(shape.shape, numpy_dtype(shape.dtype))
+        if name not in self.makers:
+            if shape.dtype not in _LIKE:
+                raise UsageError(
+                    f"PyTorch gets no {name} of {shape.dtype.value}", code="E039", where=name, help="pass numpy arrays"
+                )
+            self.makers[name] = getattr(q.new_empty(0), _LIKE[shape.dtype])()
+        return self.makers[name].new_empty(shape.shape)
+
+    def _given(self, tensor: Any, name: str, inputs: Mapping[str, Any]) -> Any:
+        form, shape = form_of(tensor, name), self.outputs[name]
+        bound = None if form is None else bound_tensor(tensor, name, shape)
+        dense = bound is not None and bound.strides == tuple(
+            prod(shape.shape[n + 1 :]) for n in range(len(shape.shape))
+        )
+        if bound is None or not dense or (isinstance(tensor, np.ndarray) and not tensor.flags.writeable):
+            what = f"out[{name!r}] is not a writable, dense tensor of {shape.dtype.value} and shape {shape.shape}"
+            raise UsageError(what, code="E039", where="out", help="leave it out for a new one")
+        end = bound.offset + shape.nbytes
+        for other, read in inputs.items():
+            first, past = extent_of(read)
+            if bound.offset < past and first < end:
+                what = f"out[{name!r}] shares memory with {other}, which the kernel reads"
+                raise UsageError(what, code="E039", where="out", help="pass memory of its own")
+        return tensor
+
+    def close(self) -> None:
+        """Unload the kernel's threads and memory."""
+        self.session.close()
+
+
+def extent_of(tensor: Any) -> tuple[int, int]:
+    """The addresses of the first byte and of the one behind the last."""
+    start = address_of(tensor)
+    if isinstance(tensor, np.ndarray):
+        last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.strides, strict=True))
+        return start, start + last + tensor.itemsize
+    item = tensor.element_size()
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * item
+
+
+def refuse(record_verdict: str) -> KernelFailure:
+    """The error for a kernel that may not come into this process."""
+    what = f"the kernel ended as {record_verdict}, and in_process=True takes only one that PASSED"
+    return KernelFailure(what, code="X024", where="in_process", help="in_process=False")

@@ -1,0 +1,132 @@
+"""``api.session(in_process=True)``: a proven CPU kernel on tensors where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fmha_null.kernels import Behaviour, null_kernel
+
+from fmha_cli import api
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
+from fmha_cli.oracle.tensors import Array
+from fmha_cli.run.session import AttentionSession
+from tests.run.test_session import arrays, attended
+
+
+@pytest.fixture
+def here() -> Iterator[AttentionSession]:
+    with api.session(backend="cpu", in_process=True) as session:
+        yield session
+
+
+def test_each_call_has_its_own_answer_and_its_own_memory(here: AttentionSession) -> None:
+    first = here(*arrays(24))["o"]
+    kept = first.copy()
+    for seed in range(1, 5):
+        tensors = arrays(24, seed)
+        np.testing.assert_allclose(here(*tensors)["o"], attended(*tensors), atol=1e-5)
+    np.testing.assert_array_equal(first, kept)
+    assert len(here._placed) == 1
+
+
+def test_views_are_read_where_they_lie(here: AttentionSession) -> None:
+    whole = np.random.default_rng(1).standard_normal((1, 24, 3, 4, 32), dtype=np.float32)
+    q, k, v = (whole[:, :, n, :, :16].transpose(0, 2, 1, 3) for n in range(3))
+    np.testing.assert_allclose(here(q, k, v)["o"], attended(q, k, v), atol=1e-5)
+    whole *= 0.5
+    np.testing.assert_allclose(here(q, k, v)["o"], attended(q, k, v), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "flags", [{"causal": True, "lse": True}, {"layout": "bshd", "mask": "window:5,0"}, {"softcap": 5.0, "splits": 2}]
+)
+def test_the_bits_are_those_of_the_worker(flags: dict[str, Any]) -> None:
+    tensors = arrays(40, heads=40)
+    with api.session(backend="cpu", **flags) as apart, api.session(backend="cpu", in_process=True, **flags) as here:
+        apart(*tensors)
+        wanted, found = apart(*tensors), here(*tensors)
+    assert set(found) == set(wanted)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_gradients_and_sixteen_bits() -> None:
+    tensors = [x.astype(ml_dtypes.bfloat16) for x in (*arrays(24), arrays(24, 9)[0])]
+    q, k, v, do = tensors
+    with api.session(backend="cpu") as apart, api.session(backend="cpu", in_process=True) as here:
+        apart(q, k, v, do=do)
+        wanted, found = apart(q, k, v, do=do), here(q, k, v, do=do)
+    assert set(found) == {"o", "lse", "dq", "dk", "dv"}
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name].view(np.uint8), value.view(np.uint8))
+
+
+def test_outputs_can_be_given(here: AttentionSession) -> None:
+    tensors = arrays(24)
+    out = np.zeros((1, 2, 24, 16), np.float32)
+    assert here(*tensors, out={"o": out})["o"] is out
+    np.testing.assert_allclose(out, attended(*tensors), atol=1e-5)
+    for bad, why in (
+        (np.zeros((1, 2, 24, 17), np.float32), "dense"),
+        (np.zeros((1, 2, 24, 16), np.float64), "dense"),
+        (np.zeros((1, 24, 2, 16), np.float32).transpose(0, 2, 1, 3), "dense"),
+        (tensors[1], "shares memory with k"),
+    ):
+        with pytest.raises(api.UsageError, match=why):
+            here(*tensors, out={"o": bad})
+
+
+def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> None:
+    q, k, v = arrays(24)
+    with pytest.raises(api.UsageError, match="own type"):
+        here(q, k, v, dtype="fp16")
+    with pytest.raises(api.UsageError, match="own type"):
+        here(q[..., ::2], k[..., ::2], v[..., ::2])
+    with pytest.raises(api.UsageError, match="no other tensors") as told:
+        here(q, k, v, bias=np.zeros((1, 1, 24, 24), np.float32))
+    assert told.value.help == "in_process=False"
+
+
+def test_only_a_kernel_that_passed_comes_in() -> None:
+    name = null_kernel(DType.FP32, Family.FWD, Behaviour.ZEROS).name
+    with api.session(backend="null", kernel=name, in_process=True) as session, pytest.raises(api.KernelFailure):
+        session(*arrays(24))
+    honest = null_kernel(DType.FP32, Family.FWD, Behaviour.HONEST).name
+    with (
+        api.session(backend="null", kernel=honest, in_process=True) as session,
+        pytest.raises(api.UsageError, match="child process only"),
+    ):
+        session(*arrays(24))
+    for check in ("never", "always"):
+        with pytest.raises(api.UsageError, match="in_process"):
+            api.session(in_process=True, check=check)
+    with api.session(backend="cpu") as session, pytest.raises(api.UsageError, match="in_process"):
+        session(*arrays(24), out={})
+
+
+def test_threads_may_share_it(here: AttentionSession) -> None:
+    cases = [arrays(24 + n % 3, n) for n in range(48)]
+
+    def answer(tensors: tuple[Array, Array, Array]) -> Array:
+        return np.asarray(here(*tensors)["o"])
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(answer, cases))
+    for tensors, found in zip(cases, answers, strict=True):
+        np.testing.assert_allclose(found, attended(*tensors), atol=1e-5)
+
+
+def test_a_tensor_of_the_block_moves_alone(here: AttentionSession) -> None:
+    """Each tensor's members are found; one of two that changed places is the other."""
+    q, k, v = arrays(24)
+    here(q, k, v)
+    (kernel,) = here._placed.values()
+    for launch in kernel.session._launches:
+        assert {name: launch.members[name] for name in "qkvo"} == {name: (name,) for name in "qkvo"}
+    np.testing.assert_allclose(here(q, v, k)["o"], attended(q, v, k), atol=1e-5)
