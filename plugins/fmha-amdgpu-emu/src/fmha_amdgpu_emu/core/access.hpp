@@ -82,11 +82,23 @@ template <Part P> inline uint32_t zero(uint32_t old) {
   return 0;
 }
 
+// Dwords of the first `lanes` lanes at any addresses. Those of 16 lanes often lie side by side and are read at once: read one
+// by one, whoever wants the row next would wait for all sixteen writes.
+template <int N> inline void dwords_at(const uint64_t* at, int lanes, Row* rows) {
+  if constexpr (N > 1) return dwords_to_rows<N>([=](int l) { return reinterpret_cast<const void*>(at[l]); }, lanes, rows);
+  for (int k = 0; k < lanes; k += 16) {
+    uint64_t apart = 0;
+    for (int l = 1; l < 16; ++l) apart |= at[k + l] ^ (at[k] + 4 * uint64_t(l));
+    if (!apart) std::memcpy(rows->x + k, reinterpret_cast<const void*>(at[k]), 64);
+    else for (int l = k; l < k + 16; ++l) rows->x[l] = host_read<uint32_t>(at[l]);
+  }
+}
+
 // Fills registers from `reg` on in the lanes of `addresses.mask`: with memory where `may` allows, else with zero.
 template <Part P> inline void load_lanes(Wave& w, int reg, const Addresses& addresses, uint64_t may) {
   constexpr int n = dwords_of(P);
   if (bytes_of(P) >= 4 && (addresses.mask & may) == w.full)
-    return dwords_to_rows<n>([&](int l) { return reinterpret_cast<const void*>(addresses.at[l]); }, w.lanes, &w.v[reg]);
+    return dwords_at<n>(addresses.at, w.lanes, &w.v[reg]);
   each_lane(addresses.mask & may, [&](int l) {
     if constexpr (bytes_of(P) < 4) {
       w.v[reg].x[l] = narrow<P>(addresses.at[l], w.v[reg].x[l]);

@@ -29,13 +29,26 @@ void dword_addresses(const BufferAccess& access, int d, Addresses& a) {
   }
 }
 
+// Asks the host's memory for what a load reads in the loop's next round, as far beyond as this round is beyond the last one: a
+// round later it has come. In the first round, for what it reads now. Of neighbours that share 16 bytes, one lane asks.
+void read_ahead(const Wave& w, const Inst& i, const Addresses& a, int dwords) {
+  struct Last {
+    const Inst* inst;
+    uint64_t first;
+  };
+  static thread_local Last rounds[256][4];  // four waves
+  Last& last = rounds[reinterpret_cast<uintptr_t>(&i) / sizeof(Inst) % 256][w.index % 4];
+  const uint64_t ahead = last.inst == &i ? a.at[0] - last.first : 0;
+  last = {&i, a.at[0]};
+  for (int l = 0; l < w.lanes; l += std::max(1, 4 / dwords)) __builtin_prefetch(reinterpret_cast<const void*>(a.at[l] + ahead));
+}
+
 // Moves whole lanes where it can, and dword by dword where ranges or swizzling divide a lane. move(d, dwords,
 // addresses, may) moves `dwords` dwords from dword `d` on. Lanes of addresses.mask that are not in `may` read zero or
 // write nothing.
 template <Part P, class F> void moves(Wave& w, const Inst& i, BufferAccess& access, bool write, F move) {
   const uint64_t exec = access.addresses.mask;
-  if (!write)  // the data arrives while the lanes are looked at; of neighbours that share 16 bytes, one asks
-    for (int l = 0; l < w.lanes; l += std::max(1, 4 / dwords_of(P))) __builtin_prefetch(reinterpret_cast<const void*>(access.addresses.at[l]));
+  if (!write) read_ahead(w, i, access.addresses, dwords_of(P));
   if (access.scratch) {
     Addresses a = access.offsets;
     a.mask = access.every;

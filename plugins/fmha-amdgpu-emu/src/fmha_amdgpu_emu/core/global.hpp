@@ -11,8 +11,7 @@ void global_addresses(const Wave& w, const Inst& i, const Operand& vaddr, const 
 // Data for LDS: narrow values are extended to a dword.
 template <Part P> inline void load_rows(Row* rows, const Addresses& a, uint64_t may) {
   constexpr int n = dwords_of(P);
-  if (bytes_of(P) >= 4 && may == ~0ull)
-    return dwords_to_rows<n>([&](int l) { return reinterpret_cast<const void*>(a.at[l]); }, kLanes, rows);
+  if (bytes_of(P) >= 4 && may == ~0ull) return dwords_at<n>(a.at, kLanes, rows);
   each_lane(a.mask, [&](int l) {
     const bool reads = may >> l & 1;
     for (int d = 0; d < n; ++d)

@@ -41,6 +41,8 @@ class Access {
   template <uint32_t Bytes> void write(uint64_t mask, const uint32_t* at, const void* values) {
     const uint64_t inside = bounded(mask, at, Bytes, "written");
     const uint8_t* from = static_cast<const uint8_t*>(values);
+    if constexpr (Bytes == 4 || Bytes == 8 || Bytes == 16)
+      if (write_pieces<Bytes>(inside, at, from)) return;
     const uint64_t changed = changes_by<Bytes>(inside, at, from);
     if (tracked_) {
       lds_written(wave_, inst_, changed, at, Bytes, sequence_, false);
@@ -81,6 +83,29 @@ class Access {
     bad &= mask;
     if (bad) [[unlikely]] report(bad, at, bytes, how);
     return mask & ~bad;
+  }
+
+  // Writes whole pieces of the first lanes, if all lanes' bytes there are others and the books have nothing to report.
+  template <uint32_t Bytes> bool write_pieces(uint64_t mask, const uint32_t* at, const uint8_t* values) {
+    if (mask & (mask + 1)) return false;
+    uint32_t room[kLanes];
+    const uint32_t* pieces = nullptr;
+    const uint32_t count = pieces_of(mask, at, Bytes, pieces, room);
+    using Words = uint32_t __attribute__((vector_size(16), aligned(1), may_alias));
+    using Pairs = uint64_t __attribute__((vector_size(16), aligned(1), may_alias));
+    using Piece = std::conditional_t<Bytes == 4, Words, Pairs>;
+    const auto piece = [](const uint8_t* place) { return *reinterpret_cast<const Piece*>(place); };
+    Piece kept{};
+    for (uint32_t k = 0; k < count; ++k) {
+      const Piece same = Piece(piece(bytes_at(pieces[k])) == piece(values + 16 * k));
+      if constexpr (Bytes < 16) kept |= same;
+      else kept |= Piece{} + (same[0] & same[1]);
+    }
+    uint64_t none[2];
+    std::memcpy(none, &kept, sizeof none);
+    if (!count || (none[0] | none[1]) || (tracked_ && !lds_pieces_written(wave_, pieces, count, sequence_))) return false;
+    for (uint32_t k = 0; k < count; ++k) std::memcpy(bytes_at(pieces[k]), values + 16 * k, 16);
+    return true;
   }
 
   // The lanes whose bytes there are others.

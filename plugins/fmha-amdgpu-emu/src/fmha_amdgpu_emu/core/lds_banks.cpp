@@ -45,20 +45,27 @@ struct Phase {
   }
 };
 
-// The cost of an instruction's last access, and its lanes' distances from the first lane. In a loop these distances are
-// the same, and often in all waves of a kernel; the banks only rotate.
-struct Remembered {
-  const Inst* inst = nullptr;
+// The cost of an access of all lanes, by their distances from the first lane. A kernel has few such patterns: in a loop, in its
+// unrolled copies and in all waves they are the same, only the banks rotate. So they stay close, and an instruction keeps no
+// more than the number of its last one.
+struct Pattern {
   uint32_t kind = 0;  // of access, and where the first address lies in its unit
   uint32_t cycles = 0;
   uint32_t apart[kLanes];
+
+  bool holds(uint32_t wanted, const uint32_t* address, int lanes) const {
+    uint32_t other = 0;
+    if (kind == wanted) EMU_LANES_OF(lanes) other |= (address[l] - address[0]) ^ apart[l];
+    return kind == wanted && !other;
+  }
 };
 
-// Four places: waves of a workgroup write to different ones, and look at all.
-Remembered* remembered(const Inst& i) {
-  static thread_local Remembered kept[256][4];
-  return kept[reinterpret_cast<uintptr_t>(&i) / sizeof(Inst) % 256];
-}
+struct Patterns {
+  static constexpr uint32_t kMost = 256;
+  Pattern kept[kMost];
+  uint32_t next = 0;           // the place of the next new one
+  uint16_t last[1024][4] = {}; // of an instruction and a wave
+};
 
 uint32_t worked_out(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same) {
   const uint32_t size = bytes <= 4 ? 4 : bytes;
@@ -90,21 +97,18 @@ uint32_t worked_out(const Wave& w, const uint32_t* address, uint64_t mask, uint3
 uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read,
                          Same same) {
   if (mask != w.full) return worked_out(w, address, mask, bytes, read, same);
-  Remembered* const places = remembered(i);
-  const uint32_t kind = uint32_t(w.arch - kArchs) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
+  static thread_local Patterns patterns;
+  uint16_t& last = patterns.last[reinterpret_cast<uintptr_t>(&i) / sizeof(Inst) % 1024][w.index % 4];
+  const uint32_t kind = uint32_t(w.arch - kArchs + 1) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
                         (address[0] & 15) << 8 | bytes;
-  uint32_t apart[kLanes];
-  for (int l = 0; l < kLanes; ++l) apart[l] = address[l] - address[0];
-  for (int k = 0; k < 4; ++k) {
-    const Remembered& one = places[(w.index + k) % 4];
-    if (one.inst == &i && one.kind == kind && !(different(apart, one.apart) & w.full)) return one.cycles;
-  }
-  Remembered& last = places[w.index % 4];
-  last.inst = &i;
-  last.kind = kind;
-  last.cycles = worked_out(w, address, mask, bytes, read, same);
-  std::memcpy(last.apart, apart, sizeof apart);
-  return last.cycles;
+  if (patterns.kept[last].holds(kind, address, w.lanes)) [[likely]] return patterns.kept[last].cycles;
+  for (last = 0; last < Patterns::kMost; ++last)
+    if (patterns.kept[last].holds(kind, address, w.lanes)) return patterns.kept[last].cycles;
+  last = uint16_t(patterns.next++ % Patterns::kMost);
+  Pattern& made = patterns.kept[last];
+  for (int l = 0; l < kLanes; ++l) made.apart[l] = address[l] - address[0];
+  made.kind = kind;
+  return made.cycles = worked_out(w, address, mask, bytes, read, same);
 }
 
 }  // namespace emu::lds

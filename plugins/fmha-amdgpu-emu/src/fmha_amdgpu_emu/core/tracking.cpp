@@ -242,6 +242,7 @@ void barrier_passed(Wave& w) {
   Tracker& t = w.track;
   if (!t.on || !w.group) return;
   ++t.waits;
+  t.all_before = {~0u, ~0u};
   for (const auto& wave : w.group->waves) {
     const Tracker& other = wave->track;
     if (other.wave == t.wave) continue;
@@ -249,6 +250,7 @@ void barrier_passed(Wave& w) {
     const bool ended = other.arrivals < t.waits;
     t.written_before[0][other.wave] = ended ? ~0u : other.done_at_arrival[t.waits];
     t.written_before[1][other.wave] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
+    for (const int k : {0, 1}) t.all_before[k] = std::min(t.all_before[k], t.written_before[k][other.wave]);
     const uint32_t read = ended ? ~0u : other.issued_at_arrival[t.waits];
     t.read_before[other.wave] = read >> 28 ? ~0u : read << 4 | 0xf;
   }

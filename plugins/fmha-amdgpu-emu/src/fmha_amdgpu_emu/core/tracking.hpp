@@ -68,6 +68,7 @@ struct Tracker {
   // also kNobody's, [1] loads into LDS. Reads, up to these stamps (LdsBooks::readers). All of its own LDS operations do.
   std::array<std::array<uint32_t, 256>, 2> written_before{};
   std::array<uint32_t, 64> read_before{};
+  std::array<uint32_t, 2> all_before{};  // the least of the other waves' `written_before`
   uint32_t wave = 0;
   std::vector<uint64_t> scratch;  // per dword of private memory: lanes that hold a value
 };
@@ -131,6 +132,11 @@ uint32_t lds_access_begins(Wave& w);  // a new sequence number
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);
+// The addresses of the pieces (LdsBooks) that the lanes of the mask have as wholes, each its own or neighbours one together;
+// their number, 0: other parts.
+uint32_t pieces_of(uint64_t mask, const uint32_t* addresses, uint32_t bytes, const uint32_t*& at, uint32_t (&room)[kLanes]);
+// A write of whole pieces. False: nothing was done, lds_written has to look at their words.
+bool lds_pieces_written(Wave& w, const uint32_t* at, uint32_t count, uint32_t sequence);
 // A write of the bytes that are there already: no race, whoever wrote them.
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                    bool to_lds = false);
