@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
+from fmha_cli.backends.mem_efficient import catalogue as mem_efficient
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported, Trace, Unsupported
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.documents.explain import explain_document, explain_view
 from tests.cli.conftest import Fmha
 
 HEADS = ("-H", "32", "--kv-heads", "8", "-d", "128", "--dtype", "bf16")
@@ -91,17 +99,29 @@ def test_library_kernel_and_refusals_are_named(fmha: Fmha, name: str) -> None:
         assert text in said
 
 
+def refused(said: str) -> list[str]:
+    """The backends of the groups of refusals."""
+    lines = said.splitlines()
+    shown = lines[lines.index("refused, nearest first:") :]
+    return [line.split()[0] for line in shown if line[:2] == "  " and line[2] not in " ."]
+
+
 def test_backends_that_serve_nothing_say_why_and_those_of_other_machines_come_last(fmha: Fmha) -> None:
-    flags, _ = SHAPES["decode, pages of 64"]
-    lines = fmha("explain", "--arch", "h100", *flags).out.splitlines()
-    refused = [
-        line.split()[0]
-        for line in lines[lines.index("refused, nearest first:") :]
-        if line.startswith("  ") and line[2] not in " ."
+    said = {name: fmha("explain", "--arch", "h100", *SHAPES[name][0]).out for name in list(SHAPES)[:3]}
+    assert list(map(refused, said.values())) == [
+        ["flash_attn"] * 2,  # the others serve it
+        *[["flash_attn_3", "flash_attn_3", "flash_attn", "mem_efficient", "cudnn_oss"]] * 2,
     ]
-    assert refused == ["flash_attn_3", "flash_attn_3", "flash_attn", "mem_efficient", "cudnn_oss"]
-    flags, _ = SHAPES["latent attention"]
-    lines = fmha("explain", "--arch", "h100", *flags, "--all").out.splitlines()
+    lines = fmha("explain", "--arch", "h100", *SHAPES["latent attention"][0], "--all").out.splitlines()
     whole = [place for place, line in enumerate(lines) if line.endswith(" every kernel")]
     assert whole
     assert min(whole) > max(place for place, line in enumerate(lines) if " flash_attn_3 sm_90a " in f" {line}")
+
+
+def test_of_a_backend_that_serves_nothing_the_nearest_refusal_is_enough() -> None:
+    (served, *_), (other, *_) = (family_kernels("sm_90a", Family.FWD), mem_efficient.kernels(load_arch("sm_90a")))
+    misses = [Unsupported("mem_efficient", "sm_90a", other, (Reason(f"K00{n}", "no"),)) for n in range(1, 5)]
+    own = [Unsupported("flash_attn_3", "sm_90a", served, (Reason(f"K00{n}", "no"),)) for n in range(1, 4)]
+    trace = Trace((Supported(served, (0,)), *own, *misses))
+    table = explain_view(explain_document(Problem.from_cli("-s 64"), trace, served))
+    assert refused("\n".join(table.details)) == ["flash_attn_3", "flash_attn_3", "mem_efficient"]

@@ -8,6 +8,8 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fmha_null import NullBackend
@@ -25,6 +27,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.record import Record
+from fmha_cli.run import records
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.baseline import load_baseline
 from fmha_cli.run.builds import build_context, emulation_of
@@ -123,6 +126,19 @@ def test_a_hazard_comes_with_the_known_faults_that_cause_its_findings(
     assert len(run(fills=("normal",))[0].notes) == 1
     sees("out-of-bounds")
     assert [note[:8] for note in run(fills=("normal",))[0].notes[:3]] == ["KNOWN: l", "KNOWN: m", "KNOWN: i"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"), [(Verdict.PASSED, ("lds-race: b",)), (Verdict.WRONG, ("a", "lds-race: b"))]
+)
+def test_a_hazard_with_wrong_numbers_comes_with_all_known_faults(numbers: Verdict, named: tuple[str, ...]) -> None:
+    kernel: Any = None
+    decision = Supported(kernel, (0,), f"order{KNOWN}a{KNOWN}lds-race: b")
+    finding = SimpleNamespace(kind=FindingKind.LDS_RACE)
+    outcome: Any = SimpleNamespace(
+        verdict=Verdict.HAZARD, comparisons=[SimpleNamespace(verdict=numbers)], findings=[finding]
+    )
+    assert records._known(decision, outcome) == named
 
 
 @pytest.mark.parametrize(
