@@ -91,6 +91,7 @@ class ProgressLine(Shown):
         self._what = ""
         self._phase: Phase | None = None
         self._phase_began, self._phase_done, self._phase_total = self._began, 0, 0
+        self._interrupted: Phase | None = None
         self._last = self._began, cpu()
         self._shown = False
         self.spent: dict[str, PhaseTime] = {}
@@ -106,12 +107,20 @@ class ProgressLine(Shown):
             self._done, self._total, self._what = done, total, what
 
     def phase(self, phase: Phase, done: int = 0, total: int = 0) -> None:
-        """A phase begins or goes on."""
+        """A phase begins or goes on. A fetch interrupts another phase, which goes on once all bytes are here."""
         with self._lock:
             if phase is not self._phase or not done:
-                self._account()
-                self._phase, self._phase_began = phase, self._clock()
+                if phase is Phase.FETCH and self._phase is not phase:
+                    self._interrupted = self._phase
+                self._begin(phase)
             self._phase_done, self._phase_total = done, total
+            if phase is Phase.FETCH and done >= total:
+                self._begin(self._interrupted)
+
+    def _begin(self, phase: Phase | None) -> None:
+        self._account()
+        self._phase, self._phase_began = phase, self._clock()
+        self._phase_done = self._phase_total = 0
 
     def _account(self) -> None:
         now, before = (self._clock(), self._cpu()), self._last

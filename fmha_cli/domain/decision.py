@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fmha_cli.domain.kernel import KernelSpec
@@ -42,8 +43,13 @@ class Supported:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The known faults of the kernel that concern the problem, a sentence and a link each."""
+        """The known faults of the kernel that concern the problem, a sentence and a link each. In front of one that an
+        emulated device finds stands the kind of the finding: ``lds-race: ...``."""
         return tuple(self.note.split(KNOWN)[1:])
+
+    def explaining(self, kinds: Collection[str]) -> tuple[str, ...]:
+        """Those known faults that cause findings of some kinds."""
+        return tuple(text for text in self.known if text.partition(": ")[0] in kinds)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def labels(names: Sequence[str]) -> dict[str, str]:
     parts = {}
     for name in names:
         _, family, _, signature, algorithm = name.split(":", 4)
-        pairs = [pair for pair in (*signature.split(","), *algorithm.split(",")) if not pair.endswith("=any")]
+        both = dict.fromkeys((*signature.split(","), *algorithm.split(",")))  # some fields are in both parts
+        pairs = [pair for pair in both if not pair.endswith("=any")]
         parts[name] = [family, *filter(None, pairs)]
     shared = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
     return {name: " ".join([own[0], *(part for part in own[1:] if part not in shared)]) for name, own in parts.items()}

@@ -113,9 +113,9 @@ def build_orders(
 
 
 def say_costs(builds: Sequence[tuple[Backend, Stage, BuildContext]], say: Callable[[str], None]) -> None:
-    """Say what several kernels will take, before the first one is compiled, for backends that have measured it."""
+    """Say what the kernels will take, before the first one is compiled, for backends that have measured it."""
     costs: dict[str, list[tuple[float, float]]] = {}
-    for backend, stage, context in builds if len(builds) > 1 else ():
+    for backend, stage, context in builds:
         if not isinstance(backend, Estimated):
             continue
         with suppress(FmhaError):  # the build of that kernel reports it

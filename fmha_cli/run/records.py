@@ -21,6 +21,7 @@ from fmha_cli.bench.stats import median
 from fmha_cli.discovery.builtins import own_options
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.builtin import Use
+from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode
@@ -137,10 +138,9 @@ def record_of(row: Row, outcome: Outcome, request: Request, registry: Registry, 
     backend = registry.backend(kernel.backend)
     named = request.all_kernels and not row.default
     times = outcome.measurement.stage_medians_ns if outcome.measurement else ()
-    known = row.choice.decision.known if outcome.verdict.exit_code is ExitCode.WRONG else ()
     return replace(
         record,
-        notes=(*(f"KNOWN: {text}" for text in known), *record.notes),
+        notes=(*(f"KNOWN: {text}" for text in _known(row.choice.decision, outcome)), *record.notes),
         repro=repro_line(
             row.problem,
             replace(request, options=options_at(registry, request.options, kernel.backend, row.home)),
@@ -284,3 +284,10 @@ def with_regret(record: Record, group: Sequence[Record]) -> Record:
         return record
     regret = Regret.of(record.measurement.samples_ns, others)
     return replace(record, regret=regret.value, regret_ci95=regret.ci95)
+
+
+def _known(decision: Supported, outcome: Outcome) -> tuple[str, ...]:
+    """The known faults that may be why a row is not right: of one with findings and right numbers, those that cause these."""
+    if outcome.verdict is Verdict.HAZARD and all(one.verdict is not Verdict.WRONG for one in outcome.comparisons):
+        return decision.explaining({finding.kind for finding in outcome.findings or ()})
+    return decision.known if outcome.verdict.exit_code is ExitCode.WRONG else ()

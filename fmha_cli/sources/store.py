@@ -191,6 +191,7 @@ def _unpack(pin: Pin, place: SourcePlace, work: Path, web: Web, notify: Notify) 
         notify(Notice(NoticeKind.FETCHED, "", done=count, total=total))
 
     if pin.archive.is_wheel and place.url is not None and _by_ranges(pin, place, tree, web, partial(came, pin.bytes)):
+        came(pin.bytes, pin.bytes)  # compressed parts are smaller
         return
     file = download(pin.archive, place, work / pin.archive.file, web, partial(came, pin.archive.bytes))
     if pin.archive.is_wheel:

@@ -19,6 +19,7 @@ from fmha_cli.discovery.emulated_devices import emulated_device
 from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.record import Record
 from tests.checks.check import ROOT, Check, Row, builds
 from tests.checks.command import SCHEMA
 from tests.checks.flash_attn_3_problems import PROBLEMS, Fa3Problem
@@ -49,18 +50,29 @@ def rows_of(problem: Fa3Problem) -> Iterator[dict[str, Any]]:
 def row_of(problem: Fa3Problem, arithmetic: Arithmetic, seed: int) -> dict[str, Any]:
     """Execute a problem once and judge it."""
     row = {"feature": problem.feature, "flags": problem.flags, "arithmetic": arithmetic.value, "seed": seed}
-    options: dict[str, Any] = {"backend": BACKEND, "device": DEVICE, "emu_arith": arithmetic, "emu_seed": seed}
+    return row | judged(problem.flags, emu_arith=arithmetic, emu_seed=seed)[0]
+
+
+def judged(flags: str, **options: Any) -> list[dict[str, Any]]:
+    """What comes of each row of a problem: verdict, kernels, findings, errors, notes.
+
+    Args:
+        options: of ``fmha_cli.api.run``.
+    """
     try:
-        made = run(Problem.from_cli(problem.flags), registry=registry(), **options)[0]
+        made = run(Problem.from_cli(flags), registry=registry(), backend=BACKEND, device=DEVICE, **options)
     except FmhaError as fault:
-        return {**row, "verdict": "REFUSED", "kernels": {}, "findings": {}, "checks": {}, "notes": [str(fault)]}
+        return [{"verdict": "REFUSED", "kernels": {}, "findings": {}, "checks": {}, "notes": [str(fault)]}]
+    return list(map(_judged, made))
+
+
+def _judged(made: Record) -> dict[str, Any]:
     record = made.to_dict()
     right = all(one.verdict is not Verdict.WRONG for one in made.comparisons)  # HAZARD comes before WRONG
     findings = record["findings"] or []
     unknown = [one for one in findings if not reported([stage["digest"] for stage in record["stages"]], one["kind"])]
     known = record["verdict"] == "HAZARD" and right and findings and not unknown
     return {
-        **row,
         "verdict": KNOWN if known else record["verdict"],
         "kernels": {stage["digest"]: stage["family"] for stage in record["stages"]},
         "findings": {kind: sum(one["kind"] == kind for one in findings) for kind in {f["kind"] for f in findings}},

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -26,6 +27,11 @@ next run.
 """
 MOST = 400
 """Characters of a fault that are kept."""
+PER_PROCESS = 40
+"""Cases after which a process is replaced, because some keep memory. ``max_tasks_per_child`` of a pool is no help: up to
+Python 3.15, the pool waits for ever once all its processes have ended (https://github.com/python/cpython/issues/115634).
+"""
+KILLED = "its process ended without an answer, also when no other case ran: killed by a signal, or memory ran out"
 
 
 @dataclass(frozen=True)
@@ -195,8 +201,25 @@ def _carried_out(
     if jobs == 1:
         yield from (_one(check.carry_out, case) for case in work)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), check.limit, max_tasks_per_child=40) as pool:
-        yield from pool.map(partial(_one, check.carry_out), work)
+    while work:
+        part = work[: jobs * PER_PROCESS]
+        answered = 0
+        for result in _in_a_pool(check, part, jobs):
+            answered += 1
+            yield result
+        if answered < len(part):
+            yield next(_in_a_pool(check, part[answered : answered + 1], 1), ([], KILLED, 0.0))
+            answered += 1
+        work = work[answered:]
+
+
+def _in_a_pool(check: Check[Any], work: Sequence[Any], jobs: int) -> Iterator[Result]:
+    """The results of the cases in order, up to the first case that has none because a process of the pool was killed."""
+    with ProcessPoolExecutor(jobs, get_context("spawn"), check.limit) as pool:
+        try:
+            yield from pool.map(partial(_one, check.carry_out), work)
+        except BrokenProcessPool:
+            return
 
 
 def _one(carry_out: Callable[[Any], Any], case: Any) -> Result:

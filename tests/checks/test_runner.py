@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.checks import command
+from tests.checks import command, runner
 from tests.checks.check import Check, Row, revision
 from tests.checks.runner import Line, Wanted, add, digest_of, read, run
 from tools.result_data import read_json
@@ -155,6 +156,44 @@ def test_several_processes_carry_out_the_cases_in_order(tmp_path: Path) -> None:
     check = replace(Counted().check, carry_out=row_of)
     outcome = run(check, Wanted(jobs=2), tmp_path / JOURNAL)
     assert [row["case"] for row in outcome.rows] == list(NAMES)
+
+
+def killed_once(case: str) -> Row:
+    """A case that ends its process, unless a file says that it did so before."""
+    if "killed" in case and not Path(case).exists():
+        Path(case).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return row_of(case)
+
+
+def always_killed(case: str) -> Row:
+    if "killed" in case:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return row_of(case)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.timeout(120)
+def test_processes_are_replaced_and_every_case_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "PER_PROCESS", 2)
+    names = tuple(f"case {number}" for number in range(9))
+    outcome = run(replace(Counted().check, carry_out=row_of, cases=lambda: names), Wanted(jobs=2), tmp_path / JOURNAL)
+    assert [row["case"] for row in outcome.rows] == list(names)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("carry_out", [killed_once, always_killed])
+def test_a_killed_process_costs_no_case_but_its_own(tmp_path: Path, carry_out: Callable[[str], Row]) -> None:
+    names = tuple(str(tmp_path / name) for name in ("a", "killed b", "c", "killed d", "e", "f"))
+    check = replace(Counted().check, carry_out=carry_out, cases=lambda: names)
+    outcome = run(check, Wanted(jobs=2), tmp_path / JOURNAL)
+    lost = [name for name in names if "killed" in name and carry_out is always_killed]
+    assert outcome.refused == dict.fromkeys(lost, runner.KILLED)
+    assert [row["case"] for row in outcome.rows] == [name for name in names if name not in lost]
+    assert outcome.good == (not lost)
 
 
 def main(monkeypatch: pytest.MonkeyPatch, counted: Counted, tmp_path: Path, *words: str) -> int:

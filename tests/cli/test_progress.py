@@ -104,6 +104,20 @@ def test_rows_that_are_done_tell_when_all_are(times: Times) -> None:
     assert "left" not in line.text()
 
 
+def test_a_build_goes_on_once_its_source_is_fetched(times: Times) -> None:
+    """Compiling takes longer than the fetch, and is not called one."""
+    line = times.line()
+    line.phase(Phase.BUILD)
+    times.after(1)
+    for done in (0, 5, 9):
+        line.phase(Phase.FETCH, done, 9)
+        times.after(2)
+    assert line.text() == "run, build, 7 s"
+    times.after(40)
+    line.summary()
+    assert {name: spent.wall for name, spent in line.spent.items()} == {"setup": 0, "build": 43, "fetch": 4}
+
+
 def test_a_build_does_not_repeat_its_name(times: Times) -> None:
     """``fmha build`` has one phase, which has its name."""
     line = times.line("build")

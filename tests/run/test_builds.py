@@ -173,11 +173,11 @@ class MeasuredBackend(HeavyBackend):
         ((3, 4, 16, 8), ["2 kernels of heavy to compile: 12 min 40 s to 19 min of processor time"]),
         ((1, 3, 16), ["2 kernels of heavy to compile: 12 min 40 s to 19 min of processor time"]),  # one is refused
         ((3, 4), ["1 kernel of heavy to compile: 2 min to 3 min of processor time"]),
-        ((3,), []),  # one kernel is not many
+        ((3,), ["1 kernel of heavy to compile: 2 min to 3 min of processor time"]),
         ((4, 8), []),
     ],
 )
-def test_what_many_kernels_take_is_said_before_the_first_is_built(tiles: Sequence[int], said: list[str]) -> None:
+def test_what_kernels_take_is_said_before_the_first_is_built(tiles: Sequence[int], said: list[str]) -> None:
     seen, heard = Seen(), list[str]()
     backend = MeasuredBackend(seen)
 

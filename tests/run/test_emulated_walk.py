@@ -8,6 +8,8 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fmha_null import NullBackend
@@ -25,6 +27,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.parts import NO_ENVIRONMENT
 from fmha_cli.report.record import Record
+from fmha_cli.run import records
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.baseline import load_baseline
 from fmha_cli.run.builds import build_context, emulation_of
@@ -103,21 +106,39 @@ def test_findings_become_the_verdict(emulator: Told, sees: Sees, command: str, k
     assert all(any(kind in note for note in row.notes) for kind in kinds)
 
 
-def test_a_hazard_comes_with_the_known_faults_of_its_kernel(
+def test_a_hazard_comes_with_the_known_faults_that_cause_its_findings(
     emulator: Told, sees: Sees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = "it reads too early (https://example.org/1)"
+    faults = [f"{kind}: it reads too early (https://example.org/1)" for kind in ("lds-race", "missing-wait")]
+    faults += ["it is slow (https://example.org/2)"]
     decide = NullBackend.decide
 
     def noted(self: NullBackend, problem: api.Problem, device: DeviceFacts) -> Iterable[Decision]:
         for one in decide(self, problem, device):
-            yield replace(one, note=f"{one.note}{KNOWN}{fault}") if isinstance(one, Supported) else one
+            yield replace(one, note=KNOWN.join((one.note, *faults))) if isinstance(one, Supported) else one
 
     monkeypatch.setattr(NullBackend, "decide", noted)
     assert run()[0].notes == ()
     sees("lds-race")
     first, *others = run(fills=("normal",))[0].notes
-    assert (first, len(others)) == (f"KNOWN: {fault}", 1)
+    assert (first, len(others)) == (f"KNOWN: {faults[0]}", 1)
+    sees("shared-race")
+    assert len(run(fills=("normal",))[0].notes) == 1
+    sees("out-of-bounds")
+    assert [note[:8] for note in run(fills=("normal",))[0].notes[:3]] == ["KNOWN: l", "KNOWN: m", "KNOWN: i"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"), [(Verdict.PASSED, ("lds-race: b",)), (Verdict.WRONG, ("a", "lds-race: b"))]
+)
+def test_a_hazard_with_wrong_numbers_comes_with_all_known_faults(numbers: Verdict, named: tuple[str, ...]) -> None:
+    kernel: Any = None
+    decision = Supported(kernel, (0,), f"order{KNOWN}a{KNOWN}lds-race: b")
+    finding = SimpleNamespace(kind=FindingKind.LDS_RACE)
+    outcome: Any = SimpleNamespace(
+        verdict=Verdict.HAZARD, comparisons=[SimpleNamespace(verdict=numbers)], findings=[finding]
+    )
+    assert records._known(decision, outcome) == named
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def _fit(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
         "K676",
         refuse_if(odd or narrow, what="tiles of rows are odd in number" if odd else "each key head has one query head"),
     )
-    ways = ("by TMA", "by cp.async")
+    ways = ("by TMA, in whole tiles", "by cp.async, row by row")
     apart = p.paged and a.paged != s.paged
     yield "K682", refuse_if(apart, page=p.kv_cache.page, want=ways[s.paged], have=ways[a.paged])
     yield from _appending(s, a.tile)

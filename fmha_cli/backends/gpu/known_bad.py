@@ -75,7 +75,7 @@ def noted(kernel: KernelSpec, problem: Problem) -> str:
         and bad.meets(kernel)
         and all(field_text(getattr(wanted, name)) in texts for name, texts in bad.problems.items())
     )
-    return "".join(f"{KNOWN}{bad.what} ({bad.link})" for bad in reports)
+    return "".join(f"{KNOWN}{f'{bad.finding}: ' * bool(bad.finding)}{bad.what} ({bad.link})" for bad in reports)
 
 
 def _report(row: Mapping[str, Any]) -> KnownBad:

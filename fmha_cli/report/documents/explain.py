@@ -191,7 +191,8 @@ def explain_view(document: Explanation, *, limit: int | None = None) -> Table:
     details = [f"... {more} more {'kernel also fits' if more == 1 else 'kernels also fit'} (--all)"] if more else []
     details += _notes(shown)
     details += ["it would work with:", *(f"  {change}" for change in document.changes)] if document.changes else []
-    details += _refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
+    serving = {d.backend for d in served}
+    details += _refused(groups, most or (_BESIDE if served else _REFUSED), serving, every=limit == 0)
     details += _chosen(document, {d.note.partition(KNOWN)[0] for d in shown if d.note})
     details += _backends(document.preference)
     details += _trees(document.trees)
@@ -287,16 +288,21 @@ def _refusals(decisions: Sequence[DecisionRow]) -> Groups:
     return groups
 
 
-def _refused(groups: Groups, most: int, *, every: bool) -> Iterator[str]:
-    """The groups, nearest first. Without ``every``, a group whose reasons include all those of a nearer one is left
-    out, because it says nothing new."""
+def _refused(groups: Groups, most: int, serving: Collection[str], *, every: bool) -> Iterator[str]:
+    """The groups, nearest first; backends without kernels for the architecture come last.
+
+    Without ``every``, a few are shown, and the nearest of each backend whose kernels all are refused. A group whose reasons
+    include all those of a nearer one is left out, because it says nothing new.
+    """
     if groups:
         yield "refused, nearest first:"
+    ordered = sorted(groups.items(), key=lambda group: group[1][0].kernel is None)
     shown: list[tuple[str, frozenset[str]]] = []
-    for (backend, arch, reasons), members in groups.items():
+    for (backend, arch, reasons), members in ordered:
         if not every:
-            if len(shown) == most:
-                break
+            told = members[0].kernel is None or backend in serving or any(backend == nearer for nearer, _ in shown)
+            if told and len(shown) >= most:
+                continue
             if any(backend == nearer and known <= set(reasons) for nearer, known in shown):
                 continue
             shown.append((backend, frozenset(reasons)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,8 +70,13 @@ def programs(shared_cache: Path) -> dict[str, Path]:
     return block_programs(shared_cache, (*map(forward_instance, kernels()), adding_up()))
 
 
-def compared(program: Path, kernel: KernelSpec, count: int, stage: int | None = None) -> list[str]:
-    """The faults of a stage's launches, by default the main one's, over random problems of a main kernel."""
+def compared(
+    program: Path, kernel: KernelSpec, count: int, stage: int | None = None, seen: Counter[str] | None = None
+) -> list[str]:
+    """The faults of a stage's launches, by default the main one's, over random problems of a main kernel.
+
+    ``seen`` counts the launches of each kernel.
+    """
     at = int(forward_instance(kernel).a.varlen) if stage is None else stage
     calls = list(dense_calls(Random(1), kernel, count))
     answers = ask(program, [call_line(call, units) for call, units in calls])
@@ -78,6 +84,8 @@ def compared(program: Path, kernel: KernelSpec, count: int, stage: int | None = 
     for (call, _), answer in zip(calls, answers, strict=True):
         assert "grid" in answer, f"upstream takes another kernel: {call.problem.repro()}"
         out += [f"{call.problem.repro()}: {fault}" for fault in faults(call, answer, at)]
+        if seen is not None:
+            seen[call.plan.stages[at].kernel.name] += 1
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -84,14 +85,16 @@ def test_a_planted_fault_is_seen(
         situation.situation_of.cache_clear()
 
 
-def compared(programs: dict[str, Path], kernel: KernelSpec, count: int) -> list[str]:
-    """The faults of all launches of a pass over random problems of a main kernel."""
+def compared(programs: dict[str, Path], kernel: KernelSpec, count: int, seen: Counter[str] | None = None) -> list[str]:
+    """The faults of all launches of a pass over random problems of a main kernel. ``seen`` counts those of each kernel."""
     calls, out = list(gradient_calls(Random(1), kernel, count)), []
     program = programs[backward_instance(kernel).template_id]
     answers = ask(program, [gradient_call_line(call, units) for call, units in calls])
     for (call, _), answer in zip(calls, answers, strict=True):
         assert "launches" in answer, f"upstream takes another kernel: {call.problem.repro()}"
         out += [f"{call.problem.repro()}: {fault}" for fault in gradient_faults(call, answer)]
+        if seen is not None:
+            seen.update(stage.kernel.name for stage in call.plan.stages)
     return out
 
 

@@ -9,6 +9,7 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.decision import KNOWN, Supported, Trace
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.emulation import FindingKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.documents.explain import explain_document, explain_view
 
@@ -20,7 +21,7 @@ LOST, LOST16, ROUGH = (
     "is off by up to |LSE| * 2^-22",
 )
 JOINED, SCALED, STORED = "joined by weights exp(LSE", "multiplied by the scale before", "no tcgen05.wait::ld between"
-BACKENDS = ("ck_tile", "mem_efficient", "flash_attn", "cudnn_oss")
+BACKENDS = ("ck_tile", "mem_efficient", "flash_attn", "flash_attn_3", "cudnn_oss")
 
 
 def chosen(flags: str, backend: str, arch: str) -> Supported:
@@ -91,9 +92,12 @@ def test_every_report_concerns_a_kernel_that_exists_and_has_a_link() -> None:
             assert report.link.startswith("https://github.com/")
             assert report.what
             assert report.effect in ("refused", "noted")
+            assert not report.finding or report.finding in set(FindingKind)
     for backend in BACKENDS[1:]:  # of ck_tile there are too many to look at
         made = build_registry().backend(backend)
-        kernels = [k for arch in ("sm_75", "sm_80", "sm_100a", "sm_103a") for k in made.kernels(load_arch(arch))]
+        kernels = [
+            k for arch in ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_103a") for k in made.kernels(load_arch(arch))
+        ]
         for report in known_bad(backend):
             assert any(report.meets(kernel) for kernel in kernels), report
     assert set(arch_names()) >= {arch for b in BACKENDS for r in known_bad(b) for arch in r.archs}

@@ -175,7 +175,7 @@ def varlen_problem(rng: Random, i: ForwardInstance) -> Problem:
     way = "paged" if i.a.paged else "linear" if i.append else rng.choice(("packed", "packed", "linear", "paged"))
     if i.append:
         flags["append"] = rng.randint(1, 40)
-        if i.element_bytes == 2 and (i.causal or i.local) and rng.random() < 0.5:
+        if i.element_bytes == 2 and (i.causal or i.local) and flags["hdim"] >= 16 and rng.random() < 0.5:
             rows = flags["append"]
             flags["rotary"] = rng.choice((16, 32)) if flags["hdim"] >= 32 else 16
     if way == "packed":
