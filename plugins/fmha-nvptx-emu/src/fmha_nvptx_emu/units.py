@@ -16,7 +16,7 @@ _DRIVER = ("capi", "cubin", "driver_*", "emu_*", "fatbin", "report", "tensor_map
 JOINED = {
     "driver": _DRIVER,
     "reading": (
-        "binding", "body", "certain", "contract", "inline", "layout", "lexer", "parse", "program", "regions", "rows", "types",
+        "binding", "body", "certain", "contract", "inline", "layout", "lexer", "parse", "program", "regions", "rows", "runs", "types",
         "variables",
     ),
     "running": (

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cluster.hpp"
+#include "widened.hpp"
 
 namespace ptx {
 
@@ -50,14 +51,29 @@ void misaligned(Warp& w, const Inst& i, int lane, uint64_t at, uint32_t bytes) {
 
 }  // namespace
 
-uint32_t global_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, bool write) {
-  uint64_t low = ~uint64_t(0), high = 0, bits = 0;
+bool plainly_global(const Block& b, uint32_t mask, const Lanes& a, uint32_t bytes, bool write) {
+  uint64_t low = a.at[__builtin_ctz(mask)], high = low, bits = low;
+#ifdef PTX_AVX512
+  const __m512i first = _mm512_set1_epi64(int64_t(low));
+  __m512i lows = first, highs = first, several = first;
+  for (int l = 0; l < 32; l += 8) {
+    const __m512i at = _mm512_mask_loadu_epi64(first, __mmask8(mask >> l), a.at + l);
+    lows = _mm512_min_epu64(lows, at), highs = _mm512_max_epu64(highs, at), several = _mm512_or_si512(several, at);
+  }
+  low = _mm512_reduce_min_epu64(lows), high = _mm512_reduce_max_epu64(highs), bits = uint64_t(_mm512_reduce_or_epi64(several));
+#else
   over(mask, a, [&](uint64_t at) { low = std::min(low, at), high = std::max(high, at), bits |= at; });
+#endif
+  if (bits & (bytes - 1)) return false;
   const uint64_t epoch = memory().epoch();
-  const bool aligned = !(bits & (bytes - 1));
-  if (aligned)
-    for (const Range& r : w.block->ranges)
-      if (r.epoch == epoch && low >= r.start && high < r.end && bytes <= r.end - high && (r.writable || !write)) return mask;
+  return std::any_of(std::begin(b.ranges), std::end(b.ranges), [&](const Range& r) {
+    return r.epoch == epoch && low >= r.start && high < r.end && bytes <= r.end - high && (r.writable || !write);
+  });
+}
+
+uint32_t global_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, bool write) {
+  if (plainly_global(*w.block, mask, a, bytes, write)) return mask;
+  const uint64_t epoch = memory().epoch();
   uint32_t good = 0;
   each_lane(mask, [&](int l) {
     if (a.at[l] & (bytes - 1)) return misaligned(w, i, l, a.at[l], bytes);
@@ -94,10 +110,12 @@ uint32_t limited_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, ui
 void count_sectors(Warp& w, uint32_t mask, const Lanes& a, uint32_t bytes) {
   const uint64_t each = bytes > 32 ? bytes / 32 : 1;
   if (mask == kAll) {  // mostly the lanes' addresses ascend
-    bool ascend = true;
-    uint32_t steps = 0;
-    for (int l = 1; l < 32; ++l) ascend &= a.at[l] >> 5 >= a.at[l - 1] >> 5, steps += a.at[l] >> 5 != a.at[l - 1] >> 5;
-    if (ascend) return void(w.block->counts.sectors += (1 + steps) * each);
+    uint64_t falls = 0, steps = 0;
+    for (int l = 1; l < 32; ++l) {
+      const uint64_t step = (a.at[l] >> 5) - (a.at[l - 1] >> 5);
+      falls |= step, steps += step != 0;
+    }
+    if (int64_t(falls) >= 0) return void(w.block->counts.sectors += (1 + steps) * each);
   }
   uint64_t sectors[32];
   unsigned n = 0;

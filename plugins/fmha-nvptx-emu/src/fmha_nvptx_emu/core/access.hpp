@@ -14,6 +14,8 @@ void addresses(Warp& w, const Inst& i, Slot base, uint32_t mask, Lanes& out);
 
 // The lanes whose access is inside of what is allocated. The others are reported, as are misaligned ones.
 uint32_t global_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, bool write);
+// Whether they are aligned, and inside of what was found last. Reports nothing.
+bool plainly_global(const Block& b, uint32_t mask, const Lanes& a, uint32_t bytes, bool write);
 uint32_t limited_lanes(Warp& w, const Inst& i, uint32_t mask, const Lanes& a, uint32_t bytes, uint64_t size, const char* space,
                        uint32_t align = 0);
 

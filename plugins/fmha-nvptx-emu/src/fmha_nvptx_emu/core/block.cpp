@@ -71,7 +71,10 @@ void Block::start(Warp& w, uint32_t index) {
   const Launch& on = *launch;
   const uint32_t threads = on.block[0] * on.block[1] * on.block[2], first = index * 32;
   std::memset(w.file, 0xCD, size_t(kernel->first_constant) * kRowBytes);
-  std::memcpy(w.defined, kernel->defined_at_first.data(), size_t(kernel->ids) * 4);
+  if (w.fresh || w.doubtful) std::memcpy(w.defined, kernel->defined_at_first.data(), size_t(kernel->ids) * 4);
+  else  // of the block before, the others are as they were
+    for (const uint32_t id : kernel->uncertain) w.defined[id] = 0;
+  w.fresh = false;
   w.doubtful = false;
   w.alive = w.mask = threads - first >= 32 ? kAll : (1u << (threads - first)) - 1;
   w.pc = 0, w.next = kNever, w.going = Going::On;

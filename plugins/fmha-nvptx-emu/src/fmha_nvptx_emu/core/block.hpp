@@ -92,8 +92,10 @@ struct Warp {
   uint8_t* file = nullptr;
   uint32_t* defined = nullptr;  // by id: the lanes that hold a value
   std::vector<Partly> partly;   // few: what `defined` cannot say of packed registers
+  bool fresh = true;            // it has executed nothing of any block
   bool doubtful = false;        // it met a value that never was written, so `defined` has holes in registers that are certain
   uint32_t pc = 0, mask = 0, alive = 0;
+  uint32_t ahead = 0;           // so many of the next instructions are mma whose products are there already (op_matrix.cpp)
   uint32_t next = kNever;       // the lowest pc of the other parts that can run
   std::vector<Part> others;
   Going going = Going::On;
@@ -163,8 +165,10 @@ struct LeftOperands {
     float rows[32][2][2][16];
     uint32_t bits[4][32];
     unsigned element = 0, k = 0;
-  } all[4];
-  One& of(const uint32_t* first) { return all[(reinterpret_cast<uintptr_t>(first) / kRowBytes ^ reinterpret_cast<uintptr_t>(first) / kRowBytes / 4) % 4]; }
+  };
+  static constexpr unsigned kPlaces = 4;
+  One all[kPlaces];
+  static unsigned place(const uint32_t* first) { return unsigned(reinterpret_cast<uintptr_t>(first) / kRowBytes ^ reinterpret_cast<uintptr_t>(first) / kRowBytes / 4) % kPlaces; }
 };
 
 struct Block {

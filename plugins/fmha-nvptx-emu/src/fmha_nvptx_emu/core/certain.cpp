@@ -55,6 +55,7 @@ void find_certain(Kernel& kernel) {
   const auto certain = [&](uint32_t id) { return !id || (!emulation::careful && !(doubtful[id / 64] >> id % 64 & 1)); };
   for (uint32_t id = 0; id < kernel.ids; ++id)
     if (certain(id)) kernel.defined_at_first[id] = ~uint32_t(0);
+    else kernel.uncertain.push_back(id);
   for (Inst& i : kernel.code) {
     i.certain = true;
     for (unsigned k = 0; k < unsigned(i.dests + i.sources); ++k) i.certain &= certain(i.slots[k].id);

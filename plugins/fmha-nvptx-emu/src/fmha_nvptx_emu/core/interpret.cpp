@@ -119,13 +119,21 @@ void flow(Warp& w, const Inst& i, uint32_t mask) {
 uint64_t interpret(Warp& w, uint64_t most) {
   Block& block = *w.block;
   const Inst* code = block.kernel->code.data();
+  const uint8_t* plain = block.kernel->plain.data();
   uint64_t* executed = block.executed.data();
   const bool checks = block.checks;
   uint64_t n = 0;
   while (n < most) {
-    ++n;
     if (w.pc >= w.next) regroup(w);
     if (w.tainted) meet(w);
+    else if (plain[w.pc] && !w.doubtful && w.outstanding.empty() && w.written_at.empty()) {
+      const uint64_t count = std::min({uint64_t(plain[w.pc]), most - n, uint64_t(w.next - w.pc)});
+      const uint32_t mask = w.mask;
+      for (const Inst *i = code + w.pc, *end = i + count; i != end; ++i) ++executed[i - code], i->run(w, *i, mask);
+      w.pc += uint32_t(count), n += count;
+      continue;
+    }
+    ++n;
     const Inst& i = code[w.pc];
     uint32_t mask = w.mask;
     const uint32_t active = mask;
@@ -143,6 +151,11 @@ uint64_t interpret(Warp& w, uint64_t most) {
     if (mask) {
       if (!w.outstanding.empty() && checks) touch_outstanding(w, i);
       i.run(w, i, mask);
+      if (w.ahead && !w.doubtful && w.outstanding.empty()) {  // what is there already needs no books either
+        const uint32_t count = uint32_t(std::min<uint64_t>(w.ahead, most - n));
+        for (uint32_t k = 0; k < count; ++k) ++executed[w.pc + k];
+        w.ahead -= count, w.pc += count, n += count;
+      }
       if (!w.written_at.empty() && i.cls != Class::Matrix && i.cls != Class::Move) {
         ++w.instruction;
         for (unsigned k = 0; k < i.dests; ++k) w.written_at[i.slots[k].id] = w.instruction;

@@ -3,13 +3,40 @@
 #include "access.hpp"
 #include "binding.hpp"
 #include "cluster.hpp"
+#include "together.hpp"
 
 namespace ptx {
 
 namespace {
 
+// All lanes copy 16 bytes between places that are plainly there. False: something is to be reported or looked at by lanes, and nothing
+// was done.
+bool copy_whole(Warp& w, const Inst& i) {
+#ifdef PTX_AVX512
+  Block& b = *w.block;
+  if (emulation::careful || i.width != 16 || i.sources != 2 || i.wide != 0x80 || b.clustered) return false;
+  if (b.checks && (w.defined[i.slots[0].id] & w.defined[i.slots[1].id]) != kAll) return false;
+  Lanes from;
+  const uint64_t by = uint64_t(i.imm >> 32), *base = lanes_of<uint64_t>(w, i.slots[1]);
+  for (int l = 0; l < 32; ++l) from.at[l] = base[l] + by;
+  for (int l = 0; l < 32; ++l) __builtin_prefetch(reinterpret_cast<const void*>(from.at[l]));  // they arrive while the books are kept
+  Together all;
+  bool apart = true;
+  if (!all.take_pieces(lanes_of<uint32_t>(w, i.slots[0]), uint32_t(i.imm), b.shared.bytes(), apart)) return false;
+  if (!plainly_global(b, kAll, from, 16, false) || (b.checks && !b.shared.write_later(w, all))) return false;
+  b.counts.global_read += 512, b.counts.shared_written += 512;
+  count_sectors(w, kAll, from, 16);
+  auto* to = reinterpret_cast<__m128i*>(b.shared.data());
+  for (int l = 0; l < 32; ++l) _mm_storeu_si128(to + all.piece[l], _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.at[l])));
+  return true;
+#else
+  return false;
+#endif
+}
+
 // slots: shared address, global address, and the source's bytes (imm2 in `target` if there is no register)
 void copy(Warp& w, const Inst& i, uint32_t mask) {
+  if (mask == kAll && copy_whole(w, i)) return;
   Block& b = *w.block;
   Lanes to, from;
   const uint32_t bytes = i.width;

@@ -203,19 +203,18 @@ template <Shuffle how> void shuffle(Warp& w, const Inst& i, uint32_t mask) {
   if (!together(w, i, mask, members & w.alive, "shfl.sync")) return;
   require_member(w, i, s[3], mask, "shfl.sync");
   const uint32_t *b = lanes_of<uint32_t>(w, s[1]), *c = lanes_of<uint32_t>(w, s[2]);
-  uint32_t from[32], *d = lanes_of<uint32_t>(w, i.slots[0]), found = 0, defined = 0;
+  uint32_t from[32], lane[32], *d = lanes_of<uint32_t>(w, i.slots[0]), found = 0, defined = 0;
   std::memcpy(from, w.row(s[0]), sizeof from);
-  const uint32_t known = w.defined[s[0].id];
+  const uint32_t known = mask & w.defined[s[0].id];  // a lane that does not take part has no value to give
   for (uint32_t l = 0; l < 32; ++l) {
     const uint32_t by = b[l] & 31, segment = c[l] >> 8 & 31, last = (l & segment) | (c[l] & 31 & ~segment), first = l & segment;
-    int32_t j = how == Shuffle::Up ? int32_t(l) - int32_t(by) : how == Shuffle::Down ? int32_t(l + by) : how == Shuffle::Butterfly ? int32_t(l ^ by) : int32_t(first | (by & ~segment));
+    const int32_t j = how == Shuffle::Up ? int32_t(l) - int32_t(by) : how == Shuffle::Down ? int32_t(l + by) : how == Shuffle::Butterfly ? int32_t(l ^ by) : int32_t(first | (by & ~segment));
     const bool inside = how == Shuffle::Up ? j >= int32_t(last) : j <= int32_t(last);
-    if (!inside) j = int32_t(l);
+    lane[l] = inside ? uint32_t(j) & 31 : l;
     found |= uint32_t(inside) << l;
-    // a lane that does not take part has no value to give
-    defined |= (mask >> (j & 31) & 1 & (known >> (j & 31))) << l;
-    if (mask >> l & 1) d[l] = from[j & 31];
+    defined |= (known >> lane[l] & 1) << l;
   }
+  each_lane(mask, [&](int l) { d[l] = from[lane[l]]; });
   w.define(i.slots[0], defined, mask);
   if (i.dests == 2) w.set_predicate(i.slots[1], found, mask), w.define(i.slots[1], kAll, mask);
 }

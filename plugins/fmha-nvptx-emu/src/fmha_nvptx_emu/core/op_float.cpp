@@ -4,6 +4,7 @@
 
 #include "binding.hpp"
 #include "contract.hpp"
+#include "exponential.hpp"
 #include "floats.hpp"
 
 namespace ptx {
@@ -40,6 +41,19 @@ template <class Op, bool ftz, bool sat> void f32_1(Warp& w, const Inst& i, uint3
     const float r = canonical(flush<ftz>(Op{}(flush<ftz>(a))));
     return sat ? saturated(r) : r;
   });
+}
+template <bool ftz> void f32_ex2(Warp& w, const Inst& i, uint32_t mask) {
+#ifdef PTX_AVX512
+  if (mask == kAll && !emulation::careful) {
+    for (unsigned z = 0; z < 2; ++z) {
+      const __m512i bits = _mm512_castps_si512(exp2_rounded(_mm512_loadu_ps(w.row(i.slots[1]) + 64 * z)));
+      const __mmask16 normal = ftz ? _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x7f800000)) : 0xffff;
+      _mm512_storeu_si512(w.row(i.slots[0]) + 64 * z, _mm512_maskz_mov_epi32(normal, bits));
+    }
+    return;
+  }
+#endif
+  f32_1<Ex2, ftz, false>(w, i, mask);
 }
 template <class Op, bool ftz, bool sat> void f32_2(Warp& w, const Inst& i, uint32_t mask) {
   map2<float, float, float>(w, i, mask, [](float a, float b) {
@@ -145,7 +159,10 @@ Handler of_halves(Binding& b, Type type, Handler f16s, Handler bf16s) {
 template <class Op> Handler f32_two(bool ftz, bool sat) {
   return ftz ? (sat ? f32_2<Op, true, true> : f32_2<Op, true, false>) : (sat ? f32_2<Op, false, true> : f32_2<Op, false, false>);
 }
-template <class Op> Handler f32_one(bool ftz) { return ftz ? f32_1<Op, true, false> : f32_1<Op, false, false>; }
+template <class Op> Handler f32_one(bool ftz) {
+  if constexpr (std::is_same_v<Op, Ex2>) return ftz ? f32_ex2<true> : f32_ex2<false>;
+  return ftz ? f32_1<Op, true, false> : f32_1<Op, false, false>;
+}
 
 template <class Op> Handler pair_of(bool ftz, bool sat) { return sat ? nullptr : ftz ? f32x2_2<Op, true> : f32x2_2<Op, false>; }
 template <class Op> Handler other_two(Binding& b, Type type, bool ftz, bool sat) {

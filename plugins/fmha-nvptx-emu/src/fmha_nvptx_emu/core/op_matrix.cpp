@@ -55,7 +55,7 @@ template <bool transposed> bool load_whole(Warp& w, const Inst& i) {
     const __m512i upper = four(all.piece + 8 * j), lower = four(all.piece + 8 * j + 4);
     if (transposed) across_by_vectors(upper, lower, d);
     else _mm512_storeu_si512(d, upper), _mm512_storeu_si512(d + 16, lower);
-    w.define(i.slots[j], kAll, kAll);
+    if (w.doubtful || !i.certain) w.define(i.slots[j], kAll, kAll);
   }
   return true;
 }
@@ -147,19 +147,34 @@ void matrix_flow(Warp& w, const Inst& i, const Shape& shape) {
   }
 }
 
-template <Element element, unsigned k, bool half_sums, Element element_b = element> void multiply(Warp& w, const Inst& i, uint32_t mask) {
-  if (!together(w, i, mask, w.alive, "mma")) return;
+// With all of a warp's lanes here, the instructions behind this one are the next ones of the warp, so this one may do what they do.
+template <Element element, unsigned k, bool half_sums, Element element_b> [[gnu::noinline]] void multiply_now(Warp& w, const Inst& i, uint32_t mask) {
   constexpr Shape shape = shape_of(element, k, half_sums);
-  const Rows out{w.file, i.slots}, in = out + shape.d;
   const Launch& launch = *w.block->launch;
+  TensorSums how{};
   if (launch.options.hardware) {
-    const TensorSums how = mma_sums(launch.major, launch.minor, element, k);
+    how = mma_sums(launch.major, launch.minor, element, k);
     if (!how.fraction)
       throw Fault{"line " + std::to_string(i.at->line) + ": " + std::string(i.at->text) + " in " + w.block->kernel->name +
                   ": nobody has measured how this architecture sums here; the arithmetic of the document can execute it"};
-    product_by_elements<element, k, half_sums, element_b>(out, in, &how);
-  } else product<element, k, half_sums, element_b>(out, in, w.block->left_operands);
-  if (w.block->checks && (w.doubtful || !i.certain)) matrix_flow(w, i, shape);
+  }
+#ifdef PTX_AVX512
+  if (!emulation::careful && !launch.options.hardware) {
+    const unsigned count = mask == w.alive ? i.count : 1;
+    w.ahead = count - 1;
+    return products_by_lanes<element, k, half_sums, element_b>(&i, count, w.file, w.block->left_operands);
+  }
+#endif
+  const Rows out{w.file, i.slots};
+  product_by_elements<element, k, half_sums, element_b>(out, out + shape.d, launch.options.hardware ? &how : nullptr);
+}
+template <Element element, unsigned k, bool half_sums, Element element_b = element> void multiply(Warp& w, const Inst& i, uint32_t mask) {
+  if (w.ahead) --w.ahead;
+  else {
+    if (!together(w, i, mask, w.alive, "mma")) return;
+    multiply_now<element, k, half_sums, element_b>(w, i, mask);
+  }
+  if (w.block->checks && (w.doubtful || !i.certain)) matrix_flow(w, i, shape_of(element, k, half_sums));
 }
 
 template <Element a, Element b> Handler bytes_of(unsigned k, bool half) {

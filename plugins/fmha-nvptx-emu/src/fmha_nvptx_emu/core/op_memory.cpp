@@ -199,10 +199,31 @@ template <bool write> uint32_t distributed(Warp& w, const Inst& i, uint32_t mask
   return own;
 }
 
+// All lanes load a parameter from one place, into registers of its size. False: nothing was done.
+bool load_one_parameter(Warp& w, const Inst& i, uint32_t bytes) {
+  const Slot base = i.slots[i.count];
+  const std::vector<uint8_t>& parameters = w.block->launch->parameters;
+  if (emulation::careful || base.id || i.wide & 0x80 || !plain(i)) return false;  // a constant holds a value
+  const uint64_t *given = lanes_of<uint64_t>(w, base), at = given[0] + uint64_t(i.imm);
+  uint64_t apart = at & (bytes - 1);
+  for (int l = 0; l < 32; ++l) apart |= given[l] ^ given[0];
+  if (apart || bytes > parameters.size() || at > parameters.size() - bytes) return false;
+  w.block->counts.param_read += bytes;
+  for (unsigned k = 0; k < i.count; ++k) {
+    uint64_t value = 0;
+    std::memcpy(&value, parameters.data() + at + k * i.width, i.width);
+    if (i.width == 8) std::fill_n(lanes_of<uint64_t>(w, i.slots[k]), 32, value);
+    else std::fill_n(lanes_of<uint32_t>(w, i.slots[k]), 32, uint32_t(value));
+    w.define(i.slots[k], kAll, kAll);
+  }
+  return true;
+}
+
 template <bool write> void access(Warp& w, const Inst& i, uint32_t mask) {
+  const uint32_t bytes = uint32_t(i.width) * i.count;
+  if (!write && i.space == Space::Param && mask == kAll && load_one_parameter(w, i, bytes)) return;
   Lanes a;
   addresses(w, i, i.slots[write ? 0 : i.count], mask, a);
-  const uint32_t bytes = uint32_t(i.width) * i.count;
   const auto go = [&](Space space, uint32_t lanes) { write ? store_in(space, w, i, lanes, a, bytes) : load_in(space, w, i, lanes, a, bytes); };
   if (i.target && i.space == Space::Shared && !(mask = distributed<write>(w, i, mask, a, bytes))) return;
   if (i.space != Space::Generic) return go(i.space == Space::Const ? Space::Global : i.space, mask);

@@ -49,6 +49,7 @@ void decode(Kernel& kernel, const Function& f) {
   for (Inst& i : kernel.code) i.slots = slots, slots += i.dests + i.sources;
   find_certain(kernel);
   share_rows(kernel);
+  find_runs(kernel);
   layout.finish();
 }
 

@@ -14,6 +14,7 @@ struct Warp;
 struct Inst;
 using Handler = void (*)(Warp&, const Inst&, uint32_t mask);  // mask: the lanes that execute it; never 0
 
+constexpr unsigned kMostProducts = 16;  // of mma that one handler makes
 constexpr unsigned kRowBytes = 128;  // 32 lanes of 4 bytes; a 64-bit register has two rows, a predicate the first word
 
 struct Slot {
@@ -34,7 +35,7 @@ struct alignas(64) Inst {  // a line of the cache: a kernel's loops have thousan
   Class cls = Class::Integer;
   Space space = Space::Generic;
   uint8_t width = 0;      // memory: bytes of an element
-  uint8_t count = 1;      // memory: elements of a lane
+  uint8_t count = 1;      // memory: elements of a lane; mma: products from this one on that one handler can make together
   uint8_t wide = 0;       // memory: bit k: the register of element k has 64 bits
   bool sign = false;      // memory: loads extend the sign
   Slot guard{0, 0};
@@ -52,8 +53,10 @@ struct Kernel {
   std::vector<Inst> code;
   std::vector<Slot> slots;  // of all instructions, one behind the other
   std::vector<std::vector<uint32_t>> target_lists;
+  std::vector<uint8_t> plain;  // by instruction: how many from there on only change values of registers (interpret.cpp)
   uint32_t rows = 0, ids = 1;
   std::vector<uint32_t> defined_at_first;  // by id: all lanes of registers that are certain
+  std::vector<uint32_t> uncertain;         // the other ones
   uint32_t first_constant = 0;      // row
   std::vector<uint8_t> constants;   // the rows from there on
   struct SpecialRow {
@@ -84,6 +87,7 @@ struct Program {
 
 void find_certain(Kernel& kernel);
 void share_rows(Kernel& kernel);
+void find_runs(Kernel& kernel);  // once rows are shared
 
 // Raises Unusable, with the line and its text. `hardware`: as the assembler reads it (contract.hpp).
 std::unique_ptr<Program> load(std::string text, bool hardware);

@@ -373,9 +373,11 @@ SharedMemory::Held SharedMemory::update(Warp& w, const Inst& i, int lane, uint32
   return held;
 }
 
+bool SharedMemory::write_later(Warp& w, const Together& all) { return write_together(w, all, kLater | w.copies.open() << 8 | w.index, 0xff); }
+
 void SharedMemory::write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes) {
   const uint32_t stamp = kLater | w.copies.open() << 8 | w.index;
-  if (const Together all(lanes, at, bytes); write_together(w, all, stamp, 0xff)) return;
+  if (write_later(w, Together(lanes, at, bytes))) return;
   for (uint32_t left = lanes; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     write_bulk(w, i, lane, uint32_t(at[lane]), bytes, stamp, false);

@@ -61,6 +61,8 @@ class SharedMemory {
   // An atomic operation by another block, or one that an mbarrier counts: `stamp` is the mbarrier's, or 0.
   Held update_remote(uint32_t at, uint32_t bytes, uint32_t stamp);
   void write_later(Warp& w, const Inst& i, uint32_t lanes, const uint64_t* at, uint32_t bytes);  // by cp.async
+  // The same for pieces. False if they have to be written by lanes.
+  bool write_later(Warp& w, const Together& all);
 
  private:
   static constexpr uint32_t kLater = uint32_t(1) << 31;

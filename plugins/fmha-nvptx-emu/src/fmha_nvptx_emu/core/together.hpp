@@ -119,8 +119,14 @@ class Judged {
   // 32 pieces, which the warp reads and whose bytes all hold values. False: their books are as they were, but for reads of the warp.
   bool read_all(Books* all, const uint32_t* piece, uint32_t mine) const {
     __m512i held = _mm512_set1_epi32(int(kNever));
-    const auto note = [&](__m512i books) { return held = _mm512_and_si512(held, books), noted_by(books, mine); };
-    return change_all(all, piece, note) && Judged::held(held) == 0xf;
+    bool settles = false;
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < 32; n += 4) {
+      __m512i books = load(all, piece + n);
+      if (!plain(books, settles)) return false;
+      store(all, piece + n, noted_by(books, mine)), held = _mm512_and_si512(held, books);
+    }
+    return Judged::held(held) == 0xf;
   }
   bool write_all(Books* all, const uint32_t* piece, uint32_t stamp, uint32_t state) const {
     const __m512i put = every(stamp, 0, 0, state);
@@ -130,10 +136,9 @@ class Judged {
   void found(const Books& piece) { sound_ = every(piece.writer, piece.reader, piece.before, kNever); }
 
   static __m512i noted_by(__m512i books, uint32_t mine) {
-    const __m512i me = _mm512_set1_epi32(int(mine));
-    const __mmask16 others = _mm512_mask_test_epi32_mask(0x2222, _mm512_xor_si512(books, me), _mm512_set1_epi32(0xff));
-    const __m512i moved = _mm512_mask_shuffle_epi32(books, __mmask16(others << 1), books, _MM_PERM_ENUM(0x54));
-    return _mm512_mask_mov_epi32(moved, 0x2222, me);
+    const __m512i me = _mm512_set1_epi32(int(mine)), reader = _mm512_shuffle_epi32(books, _MM_PERM_ENUM(0x55));
+    const __mmask16 others = _mm512_mask_test_epi32_mask(0x4444, _mm512_xor_si512(reader, me), _mm512_set1_epi32(0xff));
+    return _mm512_mask_mov_epi32(_mm512_mask_mov_epi32(books, others, reader), 0x2222, me);
   }
   static uint32_t held(__m512i books) {
     const __m512i value = _mm512_set1_epi32(0xf);

@@ -26,11 +26,18 @@ template <Element element> inline __m512 widened(__m512i bits, unsigned h) {
   }
 }
 
+// 16 elements of two bytes.
+template <Element element> inline __m512 widened_halves(__m256i bits) {
+  static_assert(elements_of(element) == 2);
+  if constexpr (element == Element::F16) return _mm512_cvtph_ps(bits);
+  else return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
 // Up to 16 elements that lie one behind the other: 32 bytes, of 8-bit elements 16.
 template <Element element> inline __m512 widened_row(const uint8_t* at) {
   constexpr unsigned elements = elements_of(element);
   if constexpr (elements == 1) return widened<element>(_mm512_zextsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))), 0);
-  else if constexpr (elements == 2) return widened<element>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))), 0);
+  else if constexpr (elements == 2) return widened_halves<element>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
   else return widened<element>(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))), 0);
 }
 

@@ -1,0 +1,217 @@
+"""Runs of products and of plain instructions, and accesses by all lanes at once: each ends as in a careful run (``launch`` compares)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
+
+from fmha_nvptx_emu_tests.support.ptx_machine import Array, launch, module
+
+KINDS = {"m16n8k8.row.col.f32.tf32.tf32.f32": (4, 4, 2, True), "m16n8k16.row.col.f16.f16.f16.f16": (2, 4, 2, True), "m16n8k16.row.col.f32.f16.f16.f32": (4, 4, 2, False), "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 4, 2, False), "m16n8k32.row.col.f32.e5m2.e5m2.f32": (4, 4, 2, False)}  # fmt: skip
+"""Products by their modifiers: the registers of D, A and B, and whether a sum has the format of a factor."""
+
+POOL = 16
+"""Registers that the products use; few, so that many depend on each other. No number becomes so large that NaN would arise: its
+bits are not the same in a careful run."""
+
+
+def product(rng: random.Random, kind: str, lefts: list[int]) -> str:
+    d, a, b, alike = KINDS[kind]
+    sums, factors = (range(POOL), range(POOL)) if alike else (range(8, POOL), range(8))
+    left = rng.choice(lefts)
+    groups = (rng.sample(sums, d), range(left, left + a), rng.sample(factors, b), rng.sample(sums, d))
+    operands = ", ".join("{" + ", ".join(f"%r{10 + n}" for n in group) + "}" for group in groups)
+    guard = "" if rng.randrange(6) else rng.choice(("@%p2 ", "@%p3 ", "@%p4 "))
+    return f"{guard}mma.sync.aligned.{kind} {operands};"
+
+
+def products(kind: str, seed: int) -> str:
+    """Products, some of registers that hold nothing, with a guard, of all lanes or of none, or in a warp whose lanes are apart."""
+    rng = random.Random(seed)
+    lefts = rng.sample(range(POOL - 3 if KINDS[kind][3] else 5), rng.choice((1, 2, 5)))
+    made = []
+    for _ in range(rng.randrange(2, 24)):
+        made.append(product(rng, kind, lefts))
+        if not rng.randrange(12):
+            made.append(f"xor.b32 %r{10 + rng.randrange(POOL)}, %r30, 0;")
+    if not rng.randrange(3):  # some lanes come later
+        made.insert(rng.randrange(len(made)), "@%p1 bra LATE; add.u32 %r31, %r31, 1; LATE:")
+    loads = "\n".join(f"ld.global.b32 %r{10 + n}, [%rd2+{128 * n}];" for n in range(POOL))
+    stores = "\n".join(f"st.global.b32 [%rd3+{128 * n}], %r{10 + n};" for n in range(POOL))
+    nothing = "" if seed % 4 else f"ld.shared.u32 %r{10 + rng.randrange(POOL)}, [tile];"
+    return module(
+        f"""ld.param.u64 %rd1, [p1]; mad.wide.u32 %rd2, %r0, 4, %rd1; mad.wide.u32 %rd3, %r0, 4, %rd0; mov.u32 %r31, 0; mov.u32 %r30, 0;
+setp.lt.u32 %p1, %r0, {rng.randrange(1, 32)}; setp.lt.u32 %p2, %r0, 32; setp.gt.u32 %p3, %r0, 32; ld.shared.u32 %r32, [tile]; setp.ne.u32 %p4, %r32, 0;
+{loads}
+{nothing}
+{chr(10).join(made)}
+{stores}""",
+        ".param .u64 p0, .param .u64 p1",
+        head=".shared .align 16 .b8 tile[16];",
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_in_runs_are_those_one_by_one(kind: str) -> None:
+    kinds: Counter[str] = Counter()
+    type_ = {"tf32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "e5m2": ml_dtypes.float8_e5m2}
+    for seed in range(80):
+        numbers = np.random.default_rng(seed).normal(0, 0.2, POOL * 128).astype(type_[kind.split(".")[4]])
+        words = numbers.view(np.uint32)[: POOL * 32].copy()
+        if not KINDS[kind][3]:
+            words[8 * 32 :] = np.random.default_rng(seed).normal(0, 1, 8 * 32).astype(np.float32).view(np.uint32)
+        seen = launch(products(kind, seed), np.zeros((POOL, 32), np.uint32), words)
+        assert seen.fault is None, seen.fault
+        kinds.update(set(seen.kinds))
+    assert set(kinds) == {"uninitialised-register"}, kinds
+    assert kinds["uninitialised-register"] >= 10
+
+
+def values(rng: random.Random) -> Iterator[str]:
+    """Instructions over four registers, of which %r43 may hold nothing, with loads of undefined words and short branches between."""
+    for number in range(rng.randrange(6, 30)):
+        to, one, other = (f"%r{rng.randrange(40, 44)}" for _ in range(3))
+        match rng.randrange(10):
+            case 0:
+                yield f"ld.shared.u32 {to}, [%r31+{4 * rng.randrange(4) * 32}];"
+            case 1:
+                yield f"setp.lt.u32 %p1, {one}, {rng.randrange(64)}; @%p1 bra L{number}; add.u32 {to}, {one}, {other}; xor.b32 {other}, {to}, 3; L{number}: add.u32 {one}, {one}, 1;"
+            case 2:
+                yield f"mov.b32 {{%h1, %h2}}, {one}; mov.b32 {to}, {{%h2, %h1}};"
+            case 3:
+                yield f"@%p1 sub.u32 {to}, {one}, {other};"
+            case _:
+                yield f"{rng.choice(('add.u32', 'xor.b32', 'mul.lo.u32', 'min.u32'))} {to}, {one}, {other};"
+
+
+def test_runs_of_plain_instructions_end_the_same() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(240):
+        rng = random.Random(seed)
+        body = "\n".join(values(rng))
+        text = module(
+            f"""setp.lt.u32 %p1, %r0, 9; mov.u32 %r40, %r0; mov.u32 %r41, 5; mov.u32 %r42, %r0; shl.b32 %r31, %r0, 2; mov.u32 %r30, tile;
+add.u32 %r31, %r31, %r30; {"mov.u32 %r43, 9;" if seed % 3 else ""} st.shared.u32 [%r31], %r0; st.shared.u32 [%r31+256], %r0; bar.sync 0;
+{body}
+mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r40; st.global.u32 [%rd3+128], %r41;""",
+            head=".shared .align 16 .b8 tile[512];",
+        )
+        seen = launch(text, np.zeros(64, np.uint32), seed=seed)
+        assert seen.fault is None, seen.fault
+        kinds.update(seen.kinds)
+    assert kinds["uninitialised-register"] >= 40, kinds
+
+
+@pytest.mark.parametrize("only", ["first", "second"])
+def test_each_block_begins_with_registers_that_hold_nothing(only: str) -> None:
+    """One block writes the register, or meets a word that holds nothing; the other one begins as if it were the first."""
+    relation = "eq" if only == "first" else "ne"
+    text = module(
+        f"""mov.u32 %r30, %ctaid.x; setp.{relation}.u32 %p1, %r30, 0; mov.u32 %r31, tile; mad.lo.u32 %r31, %r0, 4, %r31;
+@%p1 mov.u32 %r40, 1; @%p1 bra DONE; ld.shared.u32 %r41, [%r31]; add.u32 %r42, %r41, 1; DONE: mov.u32 %r43, %r30; mov.u32 %r42, %r0;
+mad.wide.u32 %rd3, %r0, 4, %rd0; @%p1 st.global.u32 [%rd3], %r40; add.u32 %r40, %r40, %r42; st.global.u32 [%rd3+128], %r40;""",
+        head=".shared .align 16 .b8 tile[128];",
+    )
+    seen = launch(text, np.zeros(64, np.uint32), grid=(2, 1, 1))
+    assert [found["count"] for found in seen.findings if found["kind"] == "uninitialised-register"] == [1]
+
+
+COPIES = {
+    "all lanes": ("", "", []),
+    "backwards": ("mul.lo.u32 %r34, %r0, 16; sub.u32 %r34, 496, %r34;", "", []),
+    "one place for all": ("mov.u32 %r34, 32;", "", []),
+    "a part": ("", ", %r35", []),
+    "misaligned source": ("add.u32 %r34, %r34, 4;", "", ["misaligned"]),
+    "source outside": ("add.u32 %r34, %r34, 512;", "", ["out-of-bounds"]),
+    "misaligned place": ("add.u32 %r33, %r33, 8;", "", ["misaligned"]),
+    "place outside": ("add.u32 %r33, %r33, 16;", "", ["out-of-bounds"]),
+    "no place": ("setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r33, %r33, %r36;", "", ["uninitialised-register"]),
+    "no source": ("setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r34, %r34, %r36;", "", ["uninitialised-register"]),
+    "some lanes": ("setp.lt.u32 %p1, %r0, 7; @%p1 bra DONE;", "", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COPIES)
+@pytest.mark.parametrize("checks", [True, False])
+def test_copies_by_all_lanes_end_the_same(case: str, checks: bool) -> None:
+    change, size, kinds = COPIES[case]
+    text = module(
+        f"""ld.param.u64 %rd1, [p1]; mov.u32 %r32, tile; mad.lo.u32 %r33, %r0, 16, %r32; shl.b32 %r34, %r0, 4; min.u32 %r35, %r0, 16;
+{change}
+cvt.u64.u32 %rd4, %r34; add.s64 %rd4, %rd4, %rd1;
+cp.async.cg.shared.global [%r33], [%rd4], 16{size}; cp.async.commit_group; cp.async.wait_group 0;
+ld.shared.v4.u32 {{%r40, %r41, %r42, %r43}}, [%r33]; mad.wide.u32 %rd3, %r0, 16, %rd0; st.global.v4.u32 [%rd3], {{%r40, %r41, %r42, %r43}};
+DONE: ret;""",
+        ".param .u64 p0, .param .u64 p1",
+        head=".shared .align 16 .b8 tile[512];",
+    )
+    seen = launch(text, np.zeros(128, np.uint32), np.arange(128, dtype=np.uint32), checks=checks)
+    assert seen.fault is None
+    memory = {"misaligned", "out-of-bounds"}
+    assert set(seen.kinds) >= {kind for kind in kinds if checks or kind in memory}
+    assert checks or set(seen.kinds) <= memory
+    assert bool(seen.kinds) == bool(set(kinds) & (memory if not checks else {*memory, "uninitialised-register"}))
+
+
+def exponentials(ftz: str, guard: str) -> Array:
+    values = np.concatenate(
+        [
+            np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -126.0, -126.5, -149.0, -149.5, -150.0, -161.0, 127.9, 128.0, 131.0], np.float32),
+            np.frombuffer(np.random.default_rng(3).bytes(4 * 4081), np.uint32).view(np.float32),
+        ]
+    )  # fmt: skip
+    values[2048:] = np.random.default_rng(4).uniform(-152, 129, 2048).astype(np.float32)
+    text = module(
+        f"""ld.param.u64 %rd1, [p1]; mov.u32 %r30, %ctaid.x; shl.b32 %r30, %r30, 5; add.u32 %r30, %r30, %r0; mad.wide.u32 %rd2, %r30, 4, %rd1;
+mad.wide.u32 %rd3, %r30, 4, %rd0; setp.lt.u32 %p1, %r0, 17; mov.b32 %f2, 0f3F800000; ld.global.f32 %f1, [%rd2]; {guard}ex2.approx{ftz}.f32 %f2, %f1; st.global.f32 [%rd3], %f2;""",
+        ".param .u64 p0, .param .u64 p1",
+    )
+    out = np.zeros(4096, np.float32)
+    assert launch(text, out, values, grid=(128, 1, 1)).findings == []
+    return np.stack([values, out])
+
+
+@pytest.mark.parametrize("guard", ["", "@%p1 "])
+@pytest.mark.parametrize("ftz", ["", ".ftz"])
+def test_powers_of_two_have_the_same_bits(ftz: str, guard: str) -> None:
+    """``launch`` compares them with those of a careful run, which computes one after the other."""
+    values, out = exponentials(ftz, guard)
+    with np.errstate(all="ignore"):
+        wanted = np.exp2(values.astype(np.float64)).astype(np.float32)
+    if ftz:
+        wanted[np.abs(wanted) < np.finfo(np.float32).tiny] = 0
+    lanes = np.arange(4096) % 32 < (17 if guard else 32)
+    np.testing.assert_array_max_ulp(out[lanes & np.isfinite(wanted)], wanted[lanes & np.isfinite(wanted)], 1)
+    assert np.isnan(out[lanes & np.isnan(values)]).all()
+
+
+PARAMETERS = {
+    "one": ("ld.param.u32 %r40, [p1];", []),
+    "two": ("ld.param.v2.u32 {%r40, %r41}, [p1];", []),
+    "a half word": ("ld.param.u16 %h1, [p1]; cvt.u32.u16 %r40, %h1;", []),
+    "into a wider register": ("ld.param.u32 %rd5, [p1]; cvt.u32.u64 %r40, %rd5;", []),
+    "outside": ("ld.param.u32 %r40, [p1+8];", ["out-of-bounds"]),
+    "misaligned": ("ld.param.u32 %r40, [p1+2];", ["misaligned"]),
+    "some lanes": ("setp.lt.u32 %p1, %r0, 9; mov.u32 %r40, 3; @%p1 ld.param.u32 %r40, [p1];", []),
+}
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_parameters_end_the_same(case: str) -> None:
+    body, kinds = PARAMETERS[case]
+    text = module(
+        f"{body} mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r40;",
+        ".param .u64 p0, .param .align 8 .b8 p1[8]",
+    )
+    out = np.zeros(32, np.uint32)
+    seen = launch(text, out, np.uint64(0x1234567800000007))
+    assert (seen.fault, seen.kinds) == (None, kinds)
+    if not kinds:
+        assert set(out.tolist()) == ({7, 3} if case == "some lanes" else {7})
