@@ -182,7 +182,9 @@ def test_lanes_that_write_whole_pieces(arch: str, width: str, snippets: dict[str
     for first, lanes in ((0, 64), (0, 8), (8, 16), (4, 7)):
         wave = Wave(arch, 90)
         places = 16 * np.random.default_rng(4).permutation(128)[: 16 * dwords] + 8
-        wave.at = wave.v[0] = (np.repeat(places, 4 // dwords) + np.arange(64) % (4 // dwords) * 4 * dwords).astype(np.uint32)
+        wave.at = wave.v[0] = (np.repeat(places, 4 // dwords) + np.arange(64) % (4 // dwords) * 4 * dwords).astype(
+            np.uint32
+        )
         wave.exec = ((1 << lanes) - 1 << first) & (1 << wave.lanes) - 1
         wave.on = np.array([wave.exec >> lane & 1 for lane in range(64)], bool)
         for kept in (None, first + 5):
