@@ -175,6 +175,28 @@ def test_writes(arch: str, key: str, snippets: dict[str, Snippets]) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("width", ["b32", "b64", "b128"])
+def test_lanes_that_write_whole_pieces(arch: str, width: str, snippets: dict[str, Snippets]) -> None:
+    """Neighbours that write pieces of 16 bytes together, in any order of pieces, whichever lanes are on; one stores what is there."""
+    dwords = WIDE[width]
+    for first, lanes in ((0, 64), (0, 8), (8, 16), (4, 7)):
+        wave = Wave(arch, 90)
+        places = 16 * np.random.default_rng(4).permutation(128)[: 16 * dwords] + 8
+        wave.at = wave.v[0] = (np.repeat(places, 4 // dwords) + np.arange(64) % (4 // dwords) * 4 * dwords).astype(
+            np.uint32
+        )
+        wave.exec = ((1 << lanes) - 1 << first) & (1 << wave.lanes) - 1
+        wave.on = np.array([wave.exec >> lane & 1 for lane in range(64)], bool)
+        for kept in (None, first + 5):
+            if kept is not None:
+                wave.v[8 : 8 + dwords, kept] = wave.words(wave.at[kept : kept + 1] + 24, dwords)[:, 0]
+            after = snippets[arch].run(f"write_{width}", **wave.state())
+            memory = wave.memory.copy()
+            scatter(memory, wave, wave.v[8 : 8 + dwords], 24)
+            assert np.array_equal(after.lds, memory), (first, lanes, kept)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
 def test_own_dword(arch: str, snippets: dict[str, Snippets]) -> None:
     """addtid addresses offset + M0[15:0] + 4 times the lane."""
     wave = Wave(arch, 40)

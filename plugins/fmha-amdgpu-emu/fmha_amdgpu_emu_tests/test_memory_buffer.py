@@ -276,6 +276,26 @@ def test_loads_to_lds(case: BufferSnippets) -> None:
         assert not got.findings, name
 
 
+def test_dwords_that_lie_side_by_side(case: BufferSnippets) -> None:
+    """All lanes are on and in range: the dwords of 16 lanes follow one another, but for one lane or for none."""
+    resource = Resource(case.address, 1200)
+    for other in (None, 1, 15, 16, 21, case.lanes - 1):
+        offsets = 40 + np.arange(64) * 4
+        if other is not None:
+            offsets[other] = 600
+        want = case.bytes[offsets[:, None] + np.arange(4)].view(np.uint32)[:, 0]
+        state = {"m0": 256, "lds": np.zeros(4096, np.uint8), "track": True}
+        moved = resource.words(case.arch) | {12: case.address & 0xFFFFFFFF, 13: case.address >> 32}
+        for name in [key for key in texts(case.arch) if key in ("lds_dword", "global_lds_dword")]:
+            got = case.snippets.run(name, v={4: offsets - 16}, s=moved, **state)
+            assert np.array_equal(got.lds[272 : 272 + 4 * case.lanes].view(np.uint32), want[: case.lanes]), (
+                name,
+                other,
+            )
+        got = case.snippets.run("load_dword_offen", v={4: offsets - 32, FIRST: 5}, s=moved, **state)
+        assert np.array_equal(got.v[FIRST, : case.lanes], want[: case.lanes]), other
+
+
 def test_scratch_through_its_resource(case: BufferSnippets) -> None:
     """gfx90a spills through a swizzled resource that adds the lane, so the lanes' dwords are adjacent."""
     if case.arch != "gfx90a":

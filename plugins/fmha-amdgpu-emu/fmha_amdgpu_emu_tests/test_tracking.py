@@ -240,6 +240,12 @@ PIECES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("read", OWN + "{barrier}\n" + OTHER, (), ""),
     ("read_without_barrier", OWN + OTHER, ("lds-race", "uninitialised-lds"), ""),
     ("read_without_wait", "{write16} v4, v[12:15]\n{barrier}\n" + OTHER, ("lds-race",), ""),
+    (
+        "read_where_one_wave_has_not_waited",
+        "{write16} v4, v[12:15]\nv_readfirstlane_b32 s6, v0\ns_lshr_b32 s6, s6, {shift}\ns_cmp_eq_u32 s6, 1\n"
+        "s_cbranch_scc1 goes_on\n{ds0}\ngoes_on:\n{barrier}\n" + OTHER,
+        ("lds-race",), "{read16}: .*; wave 1 wrote it",
+    ),
     ("halves_read_without_wait", "{write16} v4, v[12:15]\n{barrier}\n{read8} v[8:9], v6\n{ds0}", ("lds-race",), ""),
     ("written_after_a_read", OWN + "{barrier}\n" + OTHER + OWN_AGAIN, ("lds-race",), "read it with no barrier between"),
     ("written_after_a_read_and_a_barrier", OWN + "{barrier}\n" + OTHER + "{barrier}\n" + OWN_AGAIN, (), ""),
