@@ -256,13 +256,15 @@ FINDINGS_NAMED = 8
 
 
 def hazards(findings: Sequence[Finding]) -> Iterator[tuple[Verdict, list[str]]]:
-    """The verdicts that follow from an emulated device's findings, each with a line for every place."""
+    """The verdicts that follow from an emulated device's findings, each with lines for some places, of each kind at least one."""
     outside = [f for f in findings if f.kind is FindingKind.OUT_OF_BOUNDS]
     others = [f for f in findings if f.kind is not FindingKind.OUT_OF_BOUNDS]
     for verdict, found in ((Verdict.OUT_OF_BOUNDS, outside), (Verdict.HAZARD, others)):
         if found:
             rest = len(found) - FINDINGS_NAMED
-            lines = [finding.line() for finding in found[:FINDINGS_NAMED]]
+            first = {finding.kind: finding for finding in reversed(found)}
+            ordered = sorted(found, key=lambda finding: finding is not first[finding.kind])
+            lines = [finding.line() for finding in ordered[:FINDINGS_NAMED]]
             yield verdict, [*lines, *([f"and {rest} more places"] if rest > 0 else [])]
 
 

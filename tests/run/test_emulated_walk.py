@@ -31,7 +31,7 @@ from fmha_cli.run import records
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.baseline import load_baseline
 from fmha_cli.run.builds import build_context, emulation_of
-from fmha_cli.run.checks import FINDINGS_NAMED
+from fmha_cli.run.checks import FINDINGS_NAMED, hazards
 from fmha_cli.run.job import Emulation, WorkerJob
 from fmha_cli.run.layout import layout_of
 from fmha_cli.run.request import Request
@@ -104,6 +104,14 @@ def test_findings_become_the_verdict(emulator: Told, sees: Sees, command: str, k
     assert row.verdict.exit_code == 1
     assert sorted(f.kind for f in row.findings or ()) == sorted(kinds)
     assert all(any(kind in note for note in row.notes) for kind in kinds)
+
+
+def test_of_many_findings_each_kind_is_named() -> None:
+    kinds = [*[FindingKind.MISSING_FENCE] * (FINDINGS_NAMED + 3), FindingKind.UNINITIALISED_REGISTER]
+    found = [Finding(kind=kind, kernel="k", instruction="i", address=at, text="t") for at, kind in enumerate(kinds)]
+    ((_, lines),) = hazards(found)
+    assert [line.split()[0] for line in lines[:3]] == ["missing-fence", "uninitialised-register", "missing-fence"]
+    assert lines[FINDINGS_NAMED:] == ["and 4 more places"]
 
 
 def test_a_hazard_comes_with_the_known_faults_that_cause_its_findings(
