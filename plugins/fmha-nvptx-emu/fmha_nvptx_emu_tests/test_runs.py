@@ -43,12 +43,13 @@ def products(kind: str, seed: int) -> str:
             made.append(f"xor.b32 %r{10 + rng.randrange(POOL)}, %r30, 0;")
     if not rng.randrange(3):  # some lanes come later
         made.insert(rng.randrange(len(made)), "@%p1 bra LATE; add.u32 %r31, %r31, 1; LATE:")
-    loads = "\n".join(f"ld.global.b32 %r{10 + n}, [%rd2+{128 * n}];" for n in range(POOL))
+    never = rng.randrange(8) if seed % 4 == 2 and not KINDS[kind][3] else -1  # written
+    loads = "\n".join(f"ld.global.b32 %r{10 + n}, [%rd2+{128 * n}];" for n in range(POOL) if n != never)
     stores = "\n".join(f"st.global.b32 [%rd3+{128 * n}], %r{10 + n};" for n in range(POOL))
     nothing = "" if seed % 4 else f"ld.shared.u32 %r{10 + rng.randrange(POOL)}, [tile];"
     return module(
         f"""ld.param.u64 %rd1, [p1]; mad.wide.u32 %rd2, %r0, 4, %rd1; mad.wide.u32 %rd3, %r0, 4, %rd0; mov.u32 %r31, 0; mov.u32 %r30, 0;
-setp.lt.u32 %p1, %r0, {rng.randrange(1, 32)}; setp.lt.u32 %p2, %r0, 32; setp.gt.u32 %p3, %r0, 32; ld.shared.u32 %r32, [tile]; setp.ne.u32 %p4, %r32, 0;
+setp.lt.u32 %p1, %r0, {rng.randrange(1, 32)}; setp.lt.u32 %p2, %r0, 32; setp.gt.u32 %p3, %r0, 32; {"ld.shared.u32 %r32, [tile]" if seed % 2 else "mov.u32 %r32, 1"}; setp.ne.u32 %p4, %r32, 0;
 {loads}
 {nothing}
 {chr(10).join(made)}
@@ -72,6 +73,19 @@ def test_products_in_runs_are_those_one_by_one(kind: str) -> None:
         kinds.update(set(seen.kinds))
     assert set(kinds) == {"uninitialised-register"}, kinds
     assert kinds["uninitialised-register"] >= 10
+
+
+def test_each_product_reports_lanes_that_are_missing() -> None:
+    one, two = (
+        f"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{', '.join(f'%r{n + k}' for k in range(4))}}}, {{%r1, %r1, %r1, %r1}}, {{%r1, %r1}}, {{%r1, %r1, %r1, %r1}};"
+        for n in (10, 20)
+    )
+    text = module(
+        f"""mov.u32 %r1, 0; setp.lt.u32 %p1, %r0, 9; @%p1 bra OTHERS; {one} bra DONE; OTHERS: {one} {two} DONE:
+mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r10;"""
+    )
+    seen = launch(text, np.zeros(32, np.uint32))
+    assert seen.kinds == ["divergent-barrier", "divergent-barrier"]
 
 
 def values(rng: random.Random) -> Iterator[str]:
@@ -144,6 +158,7 @@ def test_copies_by_all_lanes_end_the_same(case: str, checks: bool) -> None:
     change, size, kinds = COPIES[case]
     text = module(
         f"""ld.param.u64 %rd1, [p1]; mov.u32 %r32, tile; mad.lo.u32 %r33, %r0, 16, %r32; shl.b32 %r34, %r0, 4; min.u32 %r35, %r0, 16;
+cp.async.cg.shared.global [%r33], [%rd1], 16; cp.async.wait_all; // so that the range is known
 {change}
 cvt.u64.u32 %rd4, %r34; add.s64 %rd4, %rd4, %rd1;
 cp.async.cg.shared.global [%r33], [%rd4], 16{size}; cp.async.commit_group; cp.async.wait_group 0;

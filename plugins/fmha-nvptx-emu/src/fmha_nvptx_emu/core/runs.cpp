@@ -34,7 +34,7 @@ void find_runs(Kernel& kernel) {
   for (size_t pc = size; pc-- > 0;) {
     Inst& i = kernel.code[pc];
     if (only_values(i)) kernel.plain[pc] = uint8_t(std::min(kLongest, 1u + (pc + 1 < size ? kernel.plain[pc + 1] : 0u)));
-    if (i.at->root != "mma" || i.guarded) continue;
+    if (i.at->root != "mma") continue;
     const bool joins = pc + 1 < size && kernel.code[pc + 1].run == i.run && !kernel.code[pc + 1].guarded && i.certain && kernel.code[pc + 1].certain;
     unsigned count = 1;
     const unsigned most = joins ? std::min(kernel.code[pc + 1].count + 1u, kMostProducts) : 1;
