@@ -17,7 +17,7 @@ from fmha_nvptx_emu_tests.support.ptx_machine import Array, launch, module
 KINDS = {"m16n8k8.row.col.f32.tf32.tf32.f32": (4, 4, 2, True), "m16n8k16.row.col.f16.f16.f16.f16": (2, 4, 2, True), "m16n8k16.row.col.f32.f16.f16.f32": (4, 4, 2, False), "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 4, 2, False), "m16n8k32.row.col.f32.e5m2.e5m2.f32": (4, 4, 2, False)}  # fmt: skip
 """Products by their modifiers: the registers of D, A and B, and whether a sum has the format of a factor."""
 
-POOL = 16
+POOL = 24
 """Registers that the products use; few, so that many depend on each other. No number becomes so large that NaN would arise: its
 bits are not the same in a careful run."""
 
@@ -26,7 +26,9 @@ def product(rng: random.Random, kind: str, lefts: list[int]) -> str:
     d, a, b, alike = KINDS[kind]
     sums, factors = (range(POOL), range(POOL)) if alike else (range(8, POOL), range(8))
     left = rng.choice(lefts)
-    groups = (rng.sample(sums, d), range(left, left + a), rng.sample(factors, b), rng.sample(sums, d))
+    first = rng.randrange(sums.start, POOL, 4)
+    own = rng.choice((range(first, first + d), range(first, first + d), rng.sample(sums, d)))
+    groups = (own, range(left, left + a), rng.sample(factors, b), rng.choice((own, own, own, rng.sample(sums, d))))
     operands = ", ".join("{" + ", ".join(f"%r{10 + n}" for n in group) + "}" for group in groups)
     guard = "" if rng.randrange(6) else rng.choice(("@%p2 ", "@%p3 ", "@%p4 "))
     return f"{guard}mma.sync.aligned.{kind} {operands};"
@@ -40,16 +42,16 @@ def products(kind: str, seed: int) -> str:
     for _ in range(rng.randrange(2, 24)):
         made.append(product(rng, kind, lefts))
         if not rng.randrange(12):
-            made.append(f"xor.b32 %r{10 + rng.randrange(POOL)}, %r30, 0;")
+            made.append(f"xor.b32 %r{10 + rng.randrange(POOL)}, %r50, 0;")
     if not rng.randrange(3):  # some lanes come later
-        made.insert(rng.randrange(len(made)), "@%p1 bra LATE; add.u32 %r31, %r31, 1; LATE:")
+        made.insert(rng.randrange(len(made)), "@%p1 bra LATE; add.u32 %r51, %r51, 1; LATE:")
     never = rng.randrange(8) if seed % 4 == 2 and not KINDS[kind][3] else -1  # written
     loads = "\n".join(f"ld.global.b32 %r{10 + n}, [%rd2+{128 * n}];" for n in range(POOL) if n != never)
     stores = "\n".join(f"st.global.b32 [%rd3+{128 * n}], %r{10 + n};" for n in range(POOL))
     nothing = "" if seed % 4 else f"ld.shared.u32 %r{10 + rng.randrange(POOL)}, [tile];"
     return module(
-        f"""ld.param.u64 %rd1, [p1]; mad.wide.u32 %rd2, %r0, 4, %rd1; mad.wide.u32 %rd3, %r0, 4, %rd0; mov.u32 %r31, 0; mov.u32 %r30, 0;
-setp.lt.u32 %p1, %r0, {rng.randrange(1, 32)}; setp.lt.u32 %p2, %r0, 32; setp.gt.u32 %p3, %r0, 32; {"ld.shared.u32 %r32, [tile]" if seed % 2 else "mov.u32 %r32, 1"}; setp.ne.u32 %p4, %r32, 0;
+        f"""ld.param.u64 %rd1, [p1]; mad.wide.u32 %rd2, %r0, 4, %rd1; mad.wide.u32 %rd3, %r0, 4, %rd0; mov.u32 %r51, 0; mov.u32 %r50, 0;
+setp.lt.u32 %p1, %r0, {rng.randrange(1, 32)}; setp.lt.u32 %p2, %r0, 32; setp.gt.u32 %p3, %r0, 32; {"ld.shared.u32 %r52, [tile]" if seed % 2 else "mov.u32 %r52, 1"}; setp.ne.u32 %p4, %r52, 0;
 {loads}
 {nothing}
 {chr(10).join(made)}
@@ -67,7 +69,9 @@ def test_products_in_runs_are_those_one_by_one(kind: str) -> None:
         numbers = np.random.default_rng(seed).normal(0, 0.2, POOL * 128).astype(type_[kind.split(".")[4]])
         words = numbers.view(np.uint32)[: POOL * 32].copy()
         if not KINDS[kind][3]:
-            words[8 * 32 :] = np.random.default_rng(seed).normal(0, 1, 8 * 32).astype(np.float32).view(np.uint32)
+            words[8 * 32 :] = (
+                np.random.default_rng(seed).normal(0, 1, (POOL - 8) * 32).astype(np.float32).view(np.uint32)
+            )
         seen = launch(products(kind, seed), np.zeros((POOL, 32), np.uint32), words)
         assert seen.fault is None, seen.fault
         kinds.update(set(seen.kinds))
@@ -141,11 +145,13 @@ COPIES = {
     "all lanes": ("", "", []),
     "backwards": ("mul.lo.u32 %r34, %r0, 16; sub.u32 %r34, 496, %r34;", "", []),
     "one place for all": ("mov.u32 %r34, 32;", "", []),
+    "half": ("", "cp.async.ca.shared.global [%r33], [%rd4], 8; st.shared.v2.u32 [%r33+8], {%r0, %r0};", []),
+    "a wide address": ("", "cp.async.cg.shared.global [%rd5], [%rd4], 16;", []),
     "a part": ("", ", %r35", []),
     "misaligned source": ("add.u32 %r34, %r34, 4;", "", ["misaligned"]),
     "source outside": ("add.u32 %r34, %r34, 512;", "", ["out-of-bounds"]),
     "misaligned place": ("add.u32 %r33, %r33, 8;", "", ["misaligned"]),
-    "place outside": ("add.u32 %r33, %r33, 16;", "", ["out-of-bounds"]),
+    "place outside": ("add.u32 %r33, %r33, 528;", "", ["out-of-bounds"]),
     "no place": ("setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r33, %r33, %r36;", "", ["uninitialised-register"]),
     "no source": ("setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r34, %r34, %r36;", "", ["uninitialised-register"]),
     "some lanes": ("setp.lt.u32 %p1, %r0, 7; @%p1 bra DONE;", "", []),
@@ -158,14 +164,14 @@ def test_copies_by_all_lanes_end_the_same(case: str, checks: bool) -> None:
     change, size, kinds = COPIES[case]
     text = module(
         f"""ld.param.u64 %rd1, [p1]; mov.u32 %r32, tile; mad.lo.u32 %r33, %r0, 16, %r32; shl.b32 %r34, %r0, 4; min.u32 %r35, %r0, 16;
-cp.async.cg.shared.global [%r33], [%rd1], 16; cp.async.wait_all; // so that the range is known
+cp.async.cg.shared.global [%r33+512], [%rd1], 16; cp.async.wait_all; // so that the range is known
 {change}
 cvt.u64.u32 %rd4, %r34; add.s64 %rd4, %rd4, %rd1;
-cp.async.cg.shared.global [%r33], [%rd4], 16{size}; cp.async.commit_group; cp.async.wait_group 0;
+cvt.u64.u32 %rd5, %r33; {size if size.endswith(";") else f"cp.async.cg.shared.global [%r33], [%rd4], 16{size};"} cp.async.commit_group; cp.async.wait_group 0;
 ld.shared.v4.u32 {{%r40, %r41, %r42, %r43}}, [%r33]; mad.wide.u32 %rd3, %r0, 16, %rd0; st.global.v4.u32 [%rd3], {{%r40, %r41, %r42, %r43}};
 DONE: ret;""",
         ".param .u64 p0, .param .u64 p1",
-        head=".shared .align 16 .b8 tile[512];",
+        head=".shared .align 16 .b8 tile[1024];",
     )
     seen = launch(text, np.zeros(128, np.uint32), np.arange(128, dtype=np.uint32), checks=checks)
     assert seen.fault is None
