@@ -8,6 +8,7 @@ from tests.checks.flash_attn_3_gradients import BOTH_PASSES, GRADIENTS
 
 _Q, _G = "-H 2 --kv-heads 2", "-H 4 --kv-heads 2"
 _APPEND = f"-b 2 {_Q} -s 9 -d 128 --dtype bf16 --causal --kv-cache linear --splits 1"
+_LATENT = "-d 576 --mla-rope 64 --dtype bf16"
 _TABLES = "--rotary-cos filled --rotary-sin filled"
 
 
@@ -134,6 +135,30 @@ PROBLEMS = (
         f"{_Q} -s 3 -d 128 --dtype bf16 --causal --kv-cache linear --cache-seqlens 130,250 -b 2 --append 140 --splits 1",
         f"{_G} -s 1 -d 64 --dtype fp16 --kv-cache linear {CACHE} --append 1 --rotary 32:interleaved --splits 2",
         f"{_Q} -s 9 -d 128 --dtype bf16 --causal --kv-cache paged:64 {CACHE} --append 9 --splits 1",
+    ),
+    *_all(
+        "appended keys of fp8",
+        f"{_Q} -s 9 -d 128 --dtype fp8_e4m3:bf16 --qscale head --causal --kv-cache linear {CACHE} --append 9 --splits 1 --lse",
+        f"{_G} -s 1 -d 128 --dtype fp8_e4m3:bf16 --kv-cache paged:64 {CACHE} --append 1 --splits 2",
+    ),
+    *_all(
+        "latent attention",
+        f"-H 2 --kv-heads 1 -s 128 --seqlen-k 200 {_LATENT} --causal --lse --splits 1",
+        "-H 2 --kv-heads 1 -s 128 --seqlen-k 333 -d 424 --mla-rope 40 --dtype bf16 --causal --layout bshd --splits 1",
+        f"-H 16 --kv-heads 1 -s 5 --seqlen-k 300 {_LATENT} --splits 1",
+        "-H 2 --kv-heads 1 -s 128 --seqlen-k 200 -d 320 --mla-rope 64 --dtype fp16 --causal --lse --splits 1",
+        f"-H 4 --kv-heads 1 -s 100 --seqlen-k 300 {_LATENT} --mask window:60,9 --softcap 20 --splits 1",
+        f"-H 2 --kv-heads 1 -s 128 --seqlen-k 333 {_LATENT} --causal --splits 3",
+        f"{PACKED} -H 4 --kv-heads 1 {_LATENT} --causal --lse --splits 1",
+    ),
+    *_all(
+        "latent attention, caches",
+        f"-H 4 --kv-heads 1 -s 130 {_LATENT} --causal --kv-cache linear {CACHE} --splits 1",
+        f"-H 16 --kv-heads 1 -s 1 {_LATENT} --kv-cache linear --cache-seqlens 900,77 -b 2 --splits 3 --lse",
+        f"-H 128 --kv-heads 1 -s 1 {_LATENT} --kv-cache paged:64 --cache-seqlens 900,77 -b 2 --splits 2 --lse",
+        f"-H 16 --kv-heads 1 -s 1 {_LATENT} --kv-cache paged:16 --cache-seqlens 900,77 -b 2 --splits 3 --lse",
+        f"-H 16 --kv-heads 1 -s 1 {_LATENT} --kv-cache linear {CACHE} --append 1 --splits 1 --lse",
+        f"-H 16 --kv-heads 1 -s 3 {_LATENT} --causal --kv-cache paged:16 {CACHE} --append 3 --splits 1 --lse",
     ),
     *_all(
         "further head dims and types",

@@ -51,7 +51,9 @@ SHAPES = {
             *("--dtype", "bf16", "--kv-cache", "paged:64", "--cache-seqlens", "4k"),
         ),
         (
-            "K656 hdim 576: FlashAttention-3 holds at most 256",
+            f"{ALONE}55 splits",
+            "scores of 64 columns of q * k and 512 of q_v * v",
+            FENCE,
             "K423 hdim 576: FlashAttention-2 holds at most 256",
             "K528 --kv-cache paged:64: the kernels read no block table",
         ),

@@ -20,8 +20,10 @@ PLACES = {
     "flash_attn": "sm_80",
     "mem_efficient": "sm_80",
     "cudnn_oss": "sm_90a",
+    "flash_attn_3": "sm_90a",
     "ck_tile": "gfx942",
 }
+LATENT = "-s 9 -H 4 --kv-heads 1 --dtype bf16"
 MOST = 30
 """The most hints that are followed for one problem and backend."""
 
@@ -79,6 +81,11 @@ def test_a_hint_leads_to_support_or_to_the_next_reason_in_many_problems(backend:
         ("-s 4 -d 10 --kv-cache linear --cache-seqlens 9 --append 4 --rotary 8", "flash_attn", "sm_80", "K440", "--rotary 0"),
         ("--seqlens-q 3,5 --seqlens-k 7,9", "ck_tile", "gfx942", "K013", "--kv-cache paged:128 and --cache-seqlens 7,9 instead of --seqlens-k"),
         ("-s 9 --kv-cache linear --cache-seqlens 7", "cpu", "x86_64_v3", "K025", None),
+        (f"{LATENT} -d 584 --mla-rope 72", "flash_attn_3", "sm_90a", "K688", "--mla-rope 64 and --hdim 576"),
+        (f"{LATENT} -d 300 --mla-rope 64", "flash_attn_3", "sm_90a", "K688", "--hdim 320"),
+        (f"{LATENT} -d 572 --mla-rope 60", "flash_attn_3", "sm_90a", "K655", "--mla-rope 64 and --hdim 576"),
+        (f"{LATENT} -d 576 --mla-rope 300 --direction bwd", "flash_attn_3", "sm_90a", "K656", "--hdim 256 and drop --mla-rope"),
+        (f"{LATENT} -d 100 --mla-rope 36 --direction bwd", "flash_attn_3", "sm_90a", "K694", "--hdim-v 64 instead of --mla-rope"),
     ],
 )  # fmt: skip
 def test_the_hint_says_lengths_as_the_problem_states_them(

@@ -14,6 +14,7 @@ from typing import Any
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
 from fmha_cli.backends.flash_attn_3.backward_arguments import backward_params
 from fmha_cli.backends.flash_attn_3.maps import lse_strides, map_of, strides_of
+from fmha_cli.backends.flash_attn_3.operands import operand
 from fmha_cli.backends.flash_attn_3.scratch import LSE, LSE_PARTS, METADATA, OUT_PARTS, SEMAPHORE, metadata_places
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
 from fmha_cli.backends.gpu.arithmetic import single
@@ -73,37 +74,40 @@ def heads(i: ForwardInstance, s: Fa3Situation) -> int:
 
 def _mainloop(i: ForwardInstance, call: Launched) -> Members:
     s, p = call.situation, call.problem
-    q, k, v = call.rows("q"), call.keys("k"), call.keys("v")
+    q, qv, k, v = (operand(call, name) for name in ("q", "qv", "k", "v"))
     rows, batches = _keys_held(call)
-    shape_q = (s.total_q, p.hdim, p.heads, s.batch_q)
-    shape_k = (rows, p.hdim, p.kv_heads, batches)
+    shape_q = (s.total_q, s.hdim, p.heads, s.batch_q)
+    shape_k = (rows, s.hdim, p.kv_heads, batches)
     shape_v = (rows, p.hdim_v, p.kv_heads, batches)
     shape_qv = (s.total_q, p.hdim_v, p.heads, s.batch_q)
     keys = i.a.tile[1] // i.a.cluster
     maps = {
-        "Q": map_of(i.dtype, call.address("q"), shape_q, q, i.hdim, i.a.tile[0]),
-        "K": map_of(i.dtype, call.address("k"), shape_k, k, i.hdim, keys),
-        "V": map_of(i.dtype, call.address("v"), shape_v, v, i.hdim_v, keys),
+        "Q": map_of(i.dtype, q.address, shape_q, q.strides, i.hdim, i.a.tile[0]),
+        "K": map_of(i.dtype, k.address, shape_k, k.strides, i.hdim, keys),
+        "V": map_of(i.dtype, v.address, shape_v, v.strides, i.hdim_v, keys),
     }
+    second = {"Qv": map_of(i.dtype, qv.address, shape_qv, qv.strides, i.hdim_v, i.a.tile[0])} if i.a.qv else {}
     scale, softcap = single(p.scale), single(p.softcap)
     return {
-        "ptr_Q": call.address("q"),
+        "ptr_Q": q.address,
         "shape_Q": shape_q,
-        "stride_Q": strides_of(q),
+        "stride_Q": strides_of(q.strides),
         "shape_Q_packed": _packed_shape(i, s, shape_q),
-        "stride_Q_packed": _packed_strides(i, s, q),
-        "ptr_K": call.address("k"),
+        "stride_Q_packed": _packed_strides(i, s, q.strides),
+        "ptr_K": k.address,
         "shape_K": shape_k,
-        "stride_K": strides_of(k),
-        "ptr_V": call.address("v"),
+        "stride_K": strides_of(k.strides),
+        "ptr_V": v.address,
         "headdim_v": p.hdim_v,
-        "stride_V": strides_of(v),
+        "stride_V": strides_of(v.strides),
+        "ptr_Qv": qv.address,
+        "stride_Qv": strides_of(qv.strides),
         "shape_Qv_packed": _packed_shape(i, s, shape_qv),
-        "stride_Qv_packed": _packed_strides(i, s, Strides(0, 0, 0)),
+        "stride_Qv_packed": _packed_strides(i, s, qv.strides),
         **_pages(i, call),
         "qhead_per_khead_divmod": divmod_of(s.groups),
         **_appended(i, call, {"K": maps["K"], "V": maps["V"]}),
-        **{f"tma_load_{name}": map for name, map in maps.items()},
+        **{f"tma_load_{name}": map for name, map in (maps | second).items()},
         "softmax_scale_log2": single((softcap or scale) * LOG2_E),
         "softcap_val": single(scale / softcap) if softcap else 0.0,
         **_descales(call),
@@ -120,17 +124,17 @@ def _mainloop(i: ForwardInstance, call: Launched) -> Members:
 def _appended(i: ForwardInstance, call: Launched, held: Mapping[str, TensorMap]) -> Members:
     """The keys to append and the rotary tables. Without any, the descriptors are those of the keys that are held."""
     s, p = call.situation, call.problem
-    shape = (p.append, p.hdim, p.kv_heads, p.batch)
+    shape = (p.append, s.hdim, p.kv_heads, p.batch)
     out: Members = {"shape_K_new": shape, "shape_rotary": (s.seqlen_k, p.rotary.dim // 2)}
     if not i.append:
         return out | {f"tma_load_{name}_new": map for name, map in held.items()}
-    for name, width, columns in (("K", p.hdim, i.hdim), ("V", p.hdim_v, i.hdim_v)):
-        address, strides = call.address(f"{name.lower()}_new"), call.rows(f"{name.lower()}_new")
+    for name, width, columns in (("K", s.hdim, i.hdim), ("V", p.hdim_v, i.hdim_v)):
+        new = operand(call, f"{name.lower()}_new")
         sizes = (p.append, width, p.kv_heads, p.batch)
         out |= {
-            f"ptr_{name}_new": address,
-            f"stride_{name}_new": strides_of(strides),
-            f"tma_load_{name}_new": map_of(i.dtype, address, sizes, strides, columns, i.a.tile[1]),
+            f"ptr_{name}_new": new.address,
+            f"stride_{name}_new": strides_of(new.strides),
+            f"tma_load_{name}_new": map_of(i.dtype, new.address, sizes, new.strides, columns, i.a.tile[1]),
         }
     if p.rotary.dim:
         for name in ROTARY_TABLES:
@@ -252,7 +256,7 @@ def _prepared(call: Launched) -> Members:
 
 def _prepare(call: Launched) -> Members:
     s, p, main = call.situation, call.problem, forward_instance(call.plan.main)
-    block_bytes = main.a.tile[1] * (p.hdim + p.hdim_v) * main.element_bytes
+    block_bytes = main.a.tile[1] * (s.hdim + p.hdim_v) * main.element_bytes
     names = ("cu_seqlens_q", "cu_seqlens_k", "seqused_k", "leftpad_k")
     return {
         "seqlen_q": s.seqlen_q,
@@ -306,7 +310,7 @@ def _scheduler(i: ForwardInstance, call: Launched) -> Members:
     }
     if i.scheduler is TileScheduler.STATIC:
         return common
-    head_bytes = s.seqlen_k * (p.hdim + p.hdim_v) * i.element_bytes
+    head_bytes = s.seqlen_k * (s.hdim + p.hdim_v) * i.element_bytes
     fitting = 1 << (L2_BYTES // head_bytes).bit_length() - 1 if head_bytes <= L2_BYTES else 1
     swizzle = fitting * (1 if i.a.pack_gqa else s.groups)
     return common | {

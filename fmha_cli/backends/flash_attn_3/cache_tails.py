@@ -39,8 +39,8 @@ def after_download(call: Call[Fa3Situation], arena: Bytes) -> None:
 
 def _rows(call: Call[Fa3Situation], arena: Bytes) -> Array:
     """A view of V: (pages or places of the cache, rows, heads, columns)."""
-    p, held = call.problem, view(arena, call.tensor("v"))
-    return held if p.paged or p.layout_of("v") is Layout.BSHD else held.swapaxes(1, 2)
+    p, held = call.problem, view(arena, call.tensor("k" if call.situation.qv else "v"))
+    return (held if p.paged or p.layout_of("v") is Layout.BSHD else held.swapaxes(1, 2))[..., : p.hdim_v]
 
 
 def _kept(call: Call[Fa3Situation], arena: Bytes, like: Array) -> Array:

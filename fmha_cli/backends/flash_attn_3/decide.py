@@ -67,4 +67,5 @@ def _words(s: Fa3Situation) -> str:
     if s.problem.direction.backward:
         return f"sums {'in a fixed order' if s.fixed_order else 'by atomics'}"
     packed = "query heads of a key head packed" if s.pack_gqa else "query heads apart"
-    return f"{s.splits.count} split{'s' if s.split else ''} ({s.splits.why}), {packed}, clusters of {s.cluster}"
+    second = f", scores of {s.hdim} columns of q * k and {s.problem.hdim_v} of q_v * v" if s.qv else ""
+    return f"{s.splits.count} split{'s' if s.split else ''} ({s.splits.why}), {packed}, clusters of {s.cluster}{second}"

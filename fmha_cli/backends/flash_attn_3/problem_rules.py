@@ -1,9 +1,9 @@
-"""Rules K653-K679 of FlashAttention-3: its kernels' needs of a problem. Their texts are data.
+"""Rules K653-K696 of FlashAttention-3: its kernels' needs of a problem. Their texts are data.
 
 - K653-K667: what FlashAttention-3 cannot compute or express, whatever the kernel.
-- K668-K671, K680, K681, K683: sizes. K684-K687: appended keys.
-- K672-K676, K682: what a kernel is compiled for.
-- K677: what this tool does not launch yet. K690-K693: backward passes.
+- K668-K671, K680, K681, K683: sizes. K684-K687, K696: appended keys.
+- K672-K677, K682: what a kernel is compiled for.
+- K688, K689, K694, K695: V inside K. K690-K693: backward passes.
 - K678: a rule of order, which refuses nothing. K679: the device has no kernels.
 """
 
@@ -19,7 +19,7 @@ from fmha_cli.backends.flash_attn_3.situation import HDIMS, Fa3Situation, situat
 from fmha_cli.backends.gpu.arithmetic import GRID_END, single
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together, unchecked_rules
-from fmha_cli.codegen.flash_attn_3.facts import BYTES, NAME
+from fmha_cli.codegen.flash_attn_3.facts import BYTES, NAME, pairs
 from fmha_cli.codegen.flash_attn_3.instance import FORWARD, algorithm_of, forward_instance
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
@@ -31,6 +31,7 @@ from fmha_cli.domain.rules import (
     CACHE_ITEM_RULE,
     HDIM_RULE,
     LEFTPAD_RULE,
+    OWN_V_RULE,
     SIGNATURE_RULE_IDS,
     Reason,
     Rule,
@@ -42,17 +43,20 @@ from fmha_cli.domain.signature_hints import positive_scale, unpacked, with_hdim,
 
 INT_END = 1 << 31
 MOST_SPLITS = 256
+LATENT_COLUMNS, LATENT_V = 64, (256, 512)
+"""``q_v`` is only supported for head_size <= 64 and head_size_v >= 256, which is at most 512."""
 BACKWARD_RULES = tuple(f"K{number}" for number in range(690, 694))
 ORDER, NO_KERNELS = "K678", "K679"
 _OWN = ("dtype", "dtype_out", "mask", "sink", "sink_logits", "bias", "dropout", "split", "qscale", "gqa")
 """Signature fields that rules of this backend judge."""
-_SERVED = (HDIM_RULE, LEFTPAD_RULE, ANGLES_RULE, CACHE_ITEM_RULE)
+_SERVED = (HDIM_RULE, LEFTPAD_RULE, OWN_V_RULE, ANGLES_RULE, CACHE_ITEM_RULE)
 SHARED_RULES = core_rules(*(SIGNATURE_RULE_IDS[field] for field in _OWN), *(rule.id for rule in _SERVED))
 
 
 def _findings(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     """The findings of each rule."""
     yield from _limits(s, kernel)
+    yield from _latent(s)
     yield from _sizes(s, kernel)
     yield from _fit(s, kernel)
     yield from _backward(s, kernel)
@@ -65,11 +69,13 @@ def _limits(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     out = DType.BF16 if p.dtype is DType.FP8_E4M3 else p.dtype
     yield "K654", refuse_if(known and p.dtype_out is not out, out=p.dtype_out.value, dtype=p.dtype.value, own=out.value)
     step = 16 if p.dtype is DType.FP8_E4M3 else 8
-    name, odd = next(((name, n) for name, n in (("hdim", p.hdim), ("hdim-v", p.hdim_v)) if n % step), ("", 0))
-    helps = None if p.v_in_k and name == "hdim-v" else with_hdim(p, next_multiple(odd, step), name)
+    sizes = ("mla-rope" if s.qv else "hdim", s.hdim), ("hdim-v", p.hdim_v)
+    name, odd = next(((name, n) for name, n in sizes if n % step), ("", 0))
+    other = None if p.v_in_k and name == "hdim-v" else with_hdim(p, next_multiple(odd, step), name)
+    helps = _with_latent(p, step) if s.qv else other
     yield "K655", refuse_if(odd, name=name, columns=odd, step=step, help=helps)
-    yield "K656", refuse_if(p.hdim > HDIMS[-1], hdim=p.hdim, most=HDIMS[-1])
-    yield "K657", refuse_if(not _pair_known(p), hdim=p.hdim, hdim_v=p.hdim_v)
+    yield "K656", refuse_if(not s.qv and p.hdim > HDIMS[-1], hdim=p.hdim, most=HDIMS[-1], help=with_hdim(p, HDIMS[-1]))
+    yield "K657", refuse_if(not (s.qv or _pair_known(p)), hdim=p.hdim, hdim_v=p.hdim_v)
     yield "K658", refuse_if(p.alibi is not Alibi.NONE)
     yield "K659", refuse_if(p.bias is not Bias.NONE, bias=p.bias.value)
     yield "K660", refuse_if(p.sink, sink=p.sink)
@@ -86,6 +92,26 @@ def _limits(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     yield "K667", refuse_if(p.deterministic and backward and max(p.hdim, p.hdim_v) > HDIMS[-2], hdim=p.hdim)
 
 
+def _latent(s: Fa3Situation) -> Iterator[tuple[str, Found]]:
+    """What a call with ``q_v`` needs, and V inside K without one."""
+    p = s.problem
+    least, most = LATENT_V
+    odd = s.hdim > LATENT_COLUMNS or not least <= p.hdim_v <= most
+    yield "K688", refuse_if(s.qv and odd, rope=p.mla_rope, hdim_v=p.hdim_v, help=_with_latent(p, 8))
+    yield "K689", refuse_if(s.qv and BYTES.get(p.dtype) == 1, dtype=p.dtype.value)
+    yield "K694", refuse_if(p.v_in_k and not s.qv, rope=p.mla_rope, hdim_v=p.hdim_v)
+    yield "K695", refuse_if(s.qv and p.append > 0 and p.rotary.dim > 0, dim=p.rotary.dim)
+
+
+def _with_latent(p: Problem, step: int) -> str:
+    """The hint for the nearest head dims of V inside K that upstream takes, in multiples of a step."""
+    rope = min(next_multiple(p.mla_rope, step), LATENT_COLUMNS)
+    least, most = LATENT_V
+    hdim = rope + min(max(next_multiple(p.hdim_v, step), least), most)
+    steps = [f"--mla-rope {rope}"] * (rope != p.mla_rope) + [f"--hdim {hdim}"] * (hdim != p.hdim)
+    return " and ".join(steps)
+
+
 def _pair_known(p: Problem) -> bool:
     """The checks of ``head_size_v``, and for fp8 the kernels that there are: upstream would read 64 columns of a wider V."""
     if p.hdim_v == p.hdim or p.hdim > HDIMS[-1]:
@@ -100,7 +126,7 @@ def _pair_known(p: Problem) -> bool:
 def _sizes(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     p = s.problem
     size = BYTES.get(p.dtype, 2)
-    head = s.seqlen_k * (p.hdim + p.hdim_v) * size
+    head = s.seqlen_k * (s.hdim + p.hdim_v) * size
     forward = kernel.family in FORWARD
     yield "K668", refuse_if(forward and head >= INT_END - (50 << 20), count=head)
     rows = p.heads * s.seqlen_q
@@ -124,14 +150,19 @@ def _fit(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     other = s.hdims is not None and (have.hdim, have.hdim_v) != s.hdims
     want = s.hdims or (0, 0)
     names = {"d": want[0], "dv": want[1], "have": have.hdim, "have_v": have.hdim_v}
-    yield "K672", refuse_if(other, **names)
+    known = (have.hdim, have.hdim_v) in pairs(BYTES.get(p.dtype, 2))
+    helps = f"--hdim {have.hdim} and --hdim-v {have.hdim_v}{' instead of --mla-rope' * p.v_in_k}" if known else None
+    yield "K672", refuse_if(other, **names, help=helps)
     masked = s.given is not None and have.mask is not s.mask
-    yield "K673", refuse_if(masked, mask=p.mask.text(), want=s.mask.value, have=have.mask.value)
+    given = p.mask.kind.value == have.mask.value  # a bound past every key is none
+    helps = None if given else with_signature(p, "mask", have.mask.value)
+    yield "K673", refuse_if(masked, mask=p.mask.text(), want=s.mask.value, have=have.mask.value, help=helps)
     lengths = "lengths of its own for each sequence" if a.varlen else "one length"
     yield "K674", refuse_if(a.varlen != s.varlen, kernel=lengths, help=_other_lengths(s))
     split = kernel.family in FORWARD and (have.split is Need.YES) != s.split
     parts = {"count": s.splits.count, "why": s.splits.why, "has": ("splits keys", "splits none")[s.split]}
-    yield "K675", refuse_if(split, **parts, help="--splits 1" if s.split else "--splits 2")
+    helps = None if s.hdims is None else "--splits 1" if s.split else "--splits 2"
+    yield "K675", refuse_if(split, **parts, help=helps)
     odd = a.cluster > 1 and kernel.family in FORWARD and _odd_tiles(s, kernel)
     narrow = a.pack_gqa and s.groups == 1 and not (a.paged or have.split is Need.YES)
     yield (
@@ -142,7 +173,8 @@ def _fit(s: Fa3Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     apart = p.paged and a.paged != s.paged
     yield "K682", refuse_if(apart, page=p.kv_cache.page, want=ways[s.paged], have=ways[a.paged])
     yield from _appending(s, a.tile)
-    yield "K677", refuse_if(a.qv, what="a second product (qv)")  # this tool has no host code for it yet
+    words = ("a part of K", "one product") if s.qv else ("a tensor of its own", "a second product (qv)")
+    yield "K677", refuse_if(a.qv != s.qv, v=words[0], has=words[1])
 
 
 def _other_lengths(s: Fa3Situation) -> str | None:
@@ -187,8 +219,8 @@ def _appending(s: Fa3Situation, tile: tuple[int, ...]) -> Iterator[tuple[str, Fo
     rotated = p.append > 0 and p.rotary.dim > 0
     yield "K684", refuse_if(p.append > 0 and s.seqlen_q > s.seqlen_k, rows=s.seqlen_q, keys=s.seqlen_k)
     yield "K685", refuse_if(p.append > 0 and _unwritten(s, tile[-1]))
-    odd = rotated and (p.rotary.dim % 16 or p.dtype is DType.FP8_E4M3)
-    yield "K686", refuse_if(odd, dim=p.rotary.dim, dtype=p.dtype.value)
+    yield "K686", refuse_if(rotated and p.rotary.dim % 16, dim=p.rotary.dim)
+    yield "K696", refuse_if(rotated and BYTES.get(p.dtype) == 1, dtype=p.dtype.value)
     apart = any(rows != p.append for rows in p.query_lengths())
     unmasked = s.mask is MaskKey.NONE and p.append > 1
     steps = [with_rows(p, p.append)] * apart + ["--mask causal"] * unmasked
@@ -211,7 +243,7 @@ def _odd_tiles(s: Fa3Situation, kernel: KernelSpec) -> bool:
     return -(-s.seqlen_q * (s.groups if a.pack_gqa else 1) // a.tile[0]) % 2 == 1
 
 
-_IDS = [*(f"K{number}" for number in (*range(653, 678), *range(680, 688))), *BACKWARD_RULES]
+_IDS = [*(f"K{number}" for number in (*range(653, 678), *range(680, 690), *range(694, 697))), *BACKWARD_RULES]
 CONDITIONS = conditions(NAME, together(_IDS, _findings))
 """Conditions on the problem."""
 RULES: tuple[Rule, ...] = (

@@ -55,6 +55,19 @@ def normalise_window(given: Bounds, seqlen_q: int, seqlen_k: int, *, keeps_causa
     return Window(seqlen_k - 1 if left < 0 else left, seqlen_q - 1 if right < 0 else right, mask)
 
 
+def second_product(problem: Problem) -> bool:
+    """Whether the call gives ``q_v``: the scores are q * k + q_v * v.
+
+    V is the first columns of K here, so K's further columns are upstream's ``k``, and Q's first columns are ``q_v``.
+    """
+    return problem.v_in_k and problem.direction.forward
+
+
+def head_size(problem: Problem) -> int:
+    """``head_size``: the columns of upstream's ``q`` and ``k``."""
+    return problem.mla_rope if second_product(problem) else problem.hdim
+
+
 def kernel_hdims(hdim: int, hdim_v: int, element_bytes: int) -> tuple[int, int] | None:
     """The head dims of the kernels that ``run_mha_fwd_constexpr`` takes; None above the largest."""
     held = next((n for n in HDIMS if hdim <= n), None)
@@ -102,6 +115,16 @@ class Fa3Situation:
     paged_tma: bool
     splits: Splits
     pack_gqa: bool
+
+    @property
+    def qv(self) -> bool:
+        """``params.qv_ptr`` is not null, which makes ``HasQv``."""
+        return second_product(self.problem)
+
+    @property
+    def hdim(self) -> int:
+        """``params.d``."""
+        return head_size(self.problem)
 
     @property
     def groups(self) -> int:
@@ -178,23 +201,24 @@ class Fa3Situation:
 def situation_of(problem: Problem, device: DeviceFacts) -> Fa3Situation:
     """The situation of a problem on a device. Every problem has one; rules say which problems upstream refuses."""
     p = problem
+    hdim = head_size(p)
     units, counted = multiprocessors(device)
     rows, keys = max(p.query_lengths(), default=0), _seqlen_k(p)
     size = BYTES.get(p.dtype, 2)
     packed_q, cached = p.mode is Mode.GROUP, p.kv_cache.kind is not CacheKind.NONE
     packed_k = packed_q and not cached
     given = bounds_of(p)
-    between = 64 < p.hdim <= 128
+    between = 64 < hdim <= 128
     keeps = (p.paged and between) or p.direction.backward
     window = normalise_window(given or Bounds(), rows, keys, keeps_causal=keeps)
     varlen = packed_q or cached
-    hdims = backward_hdims(p.hdim, p.hdim_v) if p.direction.backward else kernel_hdims(p.hdim, p.hdim_v, size)
+    hdims = backward_hdims(p.hdim, p.hdim_v) if p.direction.backward else kernel_hdims(hdim, p.hdim_v, size)
     sizes = Sizes(
         batch=1 if varlen else p.batch,
         rows=rows * (p.heads // p.kv_heads),
         keys=keys,
         kv_heads=p.kv_heads,
-        head_bytes=keys * (p.hdim + p.hdim_v) * size,
+        head_bytes=keys * (hdim + p.hdim_v) * size,
         multiprocessors=units,
     )
     by_tma = hdims is not None and _by_tma(p, _tile(p, hdims, window.mask, False), sizes.rows)
@@ -236,7 +260,7 @@ def _tile(p: Problem, hdims: tuple[int, int], mask: MaskKey, paged: bool) -> Til
     where the kernel holds 256 columns of V."""
     size = BYTES.get(p.dtype, 2)
     rounded = next((n for n in HDIMS if p.hdim_v <= n), 512)
-    if hdims == (64, 256) and p.hdim_v != p.hdim and rounded != 256:
+    if hdims == (64, 256) and rounded != 256:
         hdims = (64, 64)
     return tile_of(size, hdims, mask, paged=paged, softcap=p.softcap > 0)
 

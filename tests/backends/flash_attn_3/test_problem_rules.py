@@ -20,6 +20,7 @@ from fmha_cli.domain.problem import Problem
 H100 = DeviceFacts.of_arch("sm_90a")
 BASE = "-b 2 -H 4 --kv-heads 4 -s 300 -d 128 --dtype bf16 --splits 1"
 CACHE = "--kv-cache linear --cache-seqlens"
+LATENT = "-H 4 --kv-heads 1"
 CASES = (
     ("K653", "--dtype fp32", "--dtype fp16"),
     ("K654", "--dtype bf16:fp32", "--dtype bf16"),
@@ -75,6 +76,18 @@ CASES = (
     ("K684", f"-s 20 {CACHE} 10,10 --append 3", ""),
     ("K685", f"-s 1 --mask window:1,0 {CACHE} 100,100 --append 200", ""),
     ("K686", f"-s 3 --causal {CACHE} 100,100 --append 3 --rotary 24", ""),
+    ("K696", f"-s 3 --causal {CACHE} 100,100 --append 3 --rotary 32 --dtype fp8_e4m3:bf16", ""),
+    ("K655", f"{LATENT} -d 572 --mla-rope 60", f"{LATENT} -d 576 --mla-rope 64"),
+    ("K688", f"{LATENT} -d 584 --mla-rope 72", f"{LATENT} -d 576 --mla-rope 64"),
+    ("K688", f"{LATENT} -d 312 --mla-rope 64", f"{LATENT} -d 320 --mla-rope 64"),
+    ("K688", f"{LATENT} -d 584 --mla-rope 64", f"{LATENT} -d 520 --mla-rope 8"),
+    ("K689", f"{LATENT} -d 576 --mla-rope 64 --dtype fp8_e4m3:bf16", f"{LATENT} -d 576 --mla-rope 64 --dtype fp16"),
+    ("K694", "-d 128 --mla-rope 64 --direction bwd", "-d 128 --hdim-v 64 --direction bwd"),
+    (
+        "K695",
+        f"-s 3 --causal {LATENT} -d 576 --mla-rope 64 {CACHE} 100,100 --append 3 --rotary 32",
+        f"-s 3 --causal {LATENT} -d 576 --mla-rope 64 {CACHE} 100,100 --append 3",
+    ),
     ("K687", f"-s 2 --causal {CACHE} 100,100 --append 3 --rotary 32", ""),
     ("K687", f"-s 3 {CACHE} 100,100 --append 3 --rotary 32", ""),
     ("K680", "--kv-cache linear --splits 256", "--kv-cache linear --splits 255"),
@@ -164,8 +177,15 @@ def test_a_backward_pass_adds_in_a_fixed_order_if_asked(line: str, ordered: bool
     assert ("by atomics" in (first.note or "")) is not ordered
 
 
-def test_a_second_product_is_not_launched() -> None:
-    assert {"K677"} in reasons("-d 64 --hdim-v 128")
+@pytest.mark.parametrize(("line", "second"), [("-d 64 --hdim-v 512", False), (f"{LATENT} -d 576 --mla-rope 64", True)])
+def test_v_inside_k_takes_the_kernels_with_a_second_product(line: str, second: bool) -> None:
+    assert {algorithm_of(d.kernel).qv for d in supported(line)} == {second}
+    assert {"K677"} in reasons(line)
+
+
+def test_both_products_are_named() -> None:
+    first = supported(f"{LATENT} -d 576 --mla-rope 64 --causal")[0]
+    assert "scores of 64 columns of q * k and 512 of q_v * v" in (first.note or "")
 
 
 def test_upstreams_choice_has_the_first_rank() -> None:

@@ -39,7 +39,7 @@ _TYPES = {"UINT8": 0, "FLOAT16": 6, "BFLOAT16": 9}
 _SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
 _PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}
 MAPS = (
-    *(f"mainloop__tma_load_{name}" for name in ("Q", "dO", "K", "V", "K_new", "V_new")),
+    *(f"mainloop__tma_load_{name}" for name in ("Q", "dO", "K", "V", "K_new", "V_new", "Qv")),
     *(f"epilogue__tma_store_{name}" for name in ("O", "dK", "dV")),
 )
 """The descriptors in the order in which upstream makes them."""
@@ -61,23 +61,11 @@ def bound(problem: Problem, kernel: KernelSpec, device: DeviceFacts, *, gaps: bo
 def call_line(call: Call[Any], units: int) -> str:
     """Upstream's call with the addresses and strides of our tensors."""
     words = dict(word.split("=", 1) for word in line_of(call.problem, units).split())
-    for name, other in (("q", "q"), ("k", "k"), ("v", "v"), ("out", "o")):
-        held, layout = call.tensor(other), call.problem.layout_of(other)
-        if call.problem.paged and other in "kv":
-            layout = Layout.BSHD
-        shape, strides = list(held.shape), list(held.strides)
-        if layout is Layout.BHSD:
-            shape[-3], shape[-2] = shape[-2], shape[-3]
-            strides[-3], strides[-2] = strides[-2], strides[-3]
-        lists = ",".join(map(str, shape)), ",".join(map(str, strides))
-        words[name] = f"{held.dtype}:{call.address(other)}:{lists[0]}:{lists[1]}"
-    for name in ("k_new", "v_new") if call.problem.append else ():
-        held = call.tensor(name)
-        shape, strides = list(held.shape), list(held.strides)
-        if call.problem.layout_of(name) is Layout.BHSD:
-            shape[-3], shape[-2] = shape[-2], shape[-3]
-            strides[-3], strides[-2] = strides[-2], strides[-3]
-        words[name] = f"{held.dtype}:{call.address(name)}:{','.join(map(str, shape))}:{','.join(map(str, strides))}"
+    for name, other in {"q": "q", "k": "k", "v": "v", "out": "o", "k_new": "k_new", "v_new": "v_new"}.items():
+        if name in words or name == "out":
+            words[name] = _rows_word(call, other)
+    if call.problem.mla_rope:
+        words |= _latent_words(call, words)
     for name in ("q_descale", "k_descale", "v_descale"):
         if name in call.tensors:
             words[name] = tensor("fp32", call.address(name), *call.tensor(name).shape)
@@ -87,6 +75,33 @@ def call_line(call: Call[Any], units: int) -> str:
     if call.problem.paged:
         words["page_table"] = tensor("int32", call.address("block_table"), *call.tensor("block_table").shape)
     return " ".join(f"{name}={value}" for name, value in words.items())
+
+
+def _rows_word(call: Call[Any], name: str) -> str:
+    """A tensor of rows in the program's input format, with axes in upstream's order. V inside K is K."""
+    held, layout = call.tensors.get(name), call.problem.layout_of(name)
+    if held is None:
+        return _rows_word(call, name.replace("v", "k"))
+    shape, strides = list(held.shape), list(held.strides)
+    if layout is Layout.BHSD and not (call.problem.paged and name in "kv"):
+        shape[-3], shape[-2] = shape[-2], shape[-3]
+        strides[-3], strides[-2] = strides[-2], strides[-3]
+    return f"{held.dtype}:{call.address(name)}:{','.join(map(str, shape))}:{','.join(map(str, strides))}"
+
+
+def _latent_words(call: Call[Any], words: dict[str, str]) -> dict[str, str]:
+    """Upstream's operands where V is K's first columns: ``q[..., hdim_v:]``, ``q_v = q[..., :hdim_v]`` and so on."""
+    p = call.problem
+    out = {}
+    for name, first, columns in (
+        *((name, p.hdim_v, p.mla_rope) for name in ("q", "k", "k_new")),
+        *((name, 0, p.hdim_v) for name in ("q_v", "v", "v_new")),
+    ):
+        if name in words:
+            kind, address, sizes, strides = words["q" if name == "q_v" else name].split(":")
+            sizes = f"{sizes.rpartition(',')[0]},{columns}"
+            out[name] = f"{kind}:{int(address) + 2 * first}:{sizes}:{strides}"
+    return out
 
 
 def prepare_faults(call: Call[Any], theirs: dict[str, Any]) -> Iterator[str]:
@@ -175,7 +190,8 @@ def varlen_problem(rng: Random, i: ForwardInstance) -> Problem:
     way = "paged" if i.a.paged else "linear" if i.append else rng.choice(("packed", "packed", "linear", "paged"))
     if i.append:
         flags["append"] = rng.randint(1, 40)
-        if i.element_bytes == 2 and (i.causal or i.local) and flags["hdim"] >= 16 and rng.random() < 0.5:
+        turns = i.element_bytes == 2 and not i.a.qv and flags["hdim"] >= 16
+        if turns and (i.causal or i.local) and rng.random() < 0.5:
             rows = flags["append"]
             flags["rotary"] = rng.choice((16, 32)) if flags["hdim"] >= 32 else 16
     if way == "packed":
@@ -201,7 +217,11 @@ def _flags(rng: Random, i: ForwardInstance) -> dict[str, Any]:
     step = 16 if fp8 else 8
     hdim = rng.randrange(_narrowest(i.hdim, step), i.hdim + 1, step) if rng.random() < 0.5 else i.hdim
     hdim_v = hdim
-    if i.hdim != i.hdim_v:
+    if i.a.qv:
+        rope = rng.choice((64, 64, rng.randrange(8, 65, 8)))
+        held = i.hdim_v if rng.random() < 0.7 else rng.randrange({256: 256, 512: 264}[i.hdim_v], i.hdim_v + 1, 8)
+        hdim, hdim_v = rope + held, held
+    elif i.hdim != i.hdim_v:
         hdim_v = rng.randrange(_up({256: 65, 512: 257, 128: 97}[i.hdim_v], step), i.hdim_v + 1, step)
     kv_heads = rng.choice((1, 2, 3, 8))
     rows, keys = rng.randint(1, 3000), rng.choice((rng.randint(1, 3000), rng.randint(1, 60000)))
@@ -219,7 +239,7 @@ def _flags(rng: Random, i: ForwardInstance) -> dict[str, Any]:
         "seqlen": rows,
         "seqlen_k": keys,
         "hdim": hdim,
-        "hdim_v": hdim_v,
+        **({"mla_rope": hdim - hdim_v} if i.a.qv else {"hdim_v": hdim_v}),
         "dtype": "fp8_e4m3:bf16" if fp8 else i.dtype.value,
         "qscale": rng.choice(("none", "head")) if fp8 else "none",
         "mask": mask,
@@ -246,6 +266,7 @@ def serves(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
     same = s.pack_gqa == i.a.pack_gqa and s.cluster == i.a.cluster and s.split == i.split
     alike = (s.varlen, s.paged) == (i.a.varlen, i.a.paged)
     refused = problem.append > 0 and s.seqlen_q > s.seqlen_k  # K684
+    alike = alike and s.qv == i.a.qv
     return same and alike and not refused and s.mask is kernel.signature.mask and s.hdims == (i.hdim, i.hdim_v)
 
 

@@ -53,10 +53,13 @@ def line_of(p: Problem, multiprocessors: int) -> str:
     dtype, int32 = NAMES[p.dtype.value], "int32"
     packed, cached = p.mode is Mode.GROUP, p.kv_cache.kind is not CacheKind.NONE
     rows = (sum(p.query_lengths()),) if packed else (p.batch, p.seqlen_q)
-    words["q"] = tensor(dtype, 1 << 30, *rows, p.heads, p.hdim)
+    hdim = p.mla_rope or p.hdim
+    words["q"] = tensor(dtype, 1 << 30, *rows, p.heads, hdim)
+    if p.mla_rope:  # V is K's first columns: the product of Q and K is that of their further columns, and q_v * v
+        words["q_v"] = tensor(dtype, 8 << 32, *rows, p.heads, p.hdim_v)
     if packed:
         words |= {"cu_seqlens_q": tensor(int32, 1 << 20, p.batch + 1), "max_seqlen_q": max(p.query_lengths())}
-    for at, (name, width) in enumerate((("k", p.hdim), ("v", p.hdim_v))):
+    for at, (name, width) in enumerate((("k", hdim), ("v", p.hdim_v))):
         if p.paged:
             sizes: tuple[int, ...] = (_width(p) * p.batch, p.kv_cache.page)
         elif cached:
@@ -77,7 +80,7 @@ def line_of(p: Problem, multiprocessors: int) -> str:
     if p.append:
         words |= {
             f"{n}_new": tensor(dtype, 5 << 30, p.batch, p.append, p.kv_heads, w)
-            for n, w in (("k", p.hdim), ("v", p.hdim_v))
+            for n, w in (("k", hdim), ("v", p.hdim_v))
         }
     if p.append and p.rotary.dim:
         rows_of = max(1, p.positions, _width(p) * p.kv_cache.page if p.paged else p.cache_rows)

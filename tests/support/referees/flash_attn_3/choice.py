@@ -33,11 +33,16 @@ def draw(rng: Random) -> dict[str, Any]:
         wide = range(step, 65 if step == 16 else 513, step)
         hdim_v = rng.choice(wide) if hdim <= 64 else rng.choice((104, 112, 128)) if 128 < hdim <= 192 else hdim
         hdim_v -= hdim_v % step
+    latent = {}
+    if rng.random() < 0.15:  # V inside K; some of these upstream refuses
+        dtype = rng.choice(DTYPES[:2])
+        latent = {"mla_rope": rng.choice((*(64,) * 9, 32, 8, 72))}
+        hdim = latent["mla_rope"] + rng.choice((512, 512, 256, rng.randrange(240, 521, 8)))
     kv_heads = rng.choice((1, 2, 3, 4, 8))
     flags: dict[str, Any] = {
         "dtype": dtype,
         "hdim": hdim,
-        "hdim_v": hdim_v,
+        **(latent or {"hdim_v": hdim_v}),
         "kv_heads": kv_heads,
         "heads": kv_heads * rng.choice((1, 1, 2, 4, 7, 8, 16)),
         "softcap": rng.choice((0, 0, 0, 30)),
@@ -119,7 +124,7 @@ def ours(s: Fa3Situation) -> dict[str, Any]:
         "varlen": int(s.varlen),
         "paged": int(s.paged),
         "append": int(p.append > 0),
-        "qv": 0,
+        "qv": int(s.qv),
         "pack": int(s.pack_gqa),
         "split": int(s.split),
         "rows": s.tile.rows,
