@@ -34,7 +34,7 @@ from tests.support.fakes.played_maps import played_map
 from tests.support.referees.cudnn_oss.engine import TENSORS, ExecuteArguments, engines, launch_of_engine, source_tree
 
 pytestmark = pytest.mark.promise(
-    "README: FlashAttention-2, xformers, cuDNN",
+    "README: FlashAttention-2 and 3, xformers, cuDNN",
     "GPU backends list upstream's kernels and choose among them as upstream does.",
 )
 

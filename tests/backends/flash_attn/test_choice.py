@@ -27,7 +27,7 @@ from tests.support.referees.upstream_host.program import host_program
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.promise(
-        "README: FlashAttention-2, xformers, cuDNN",
+        "README: FlashAttention-2 and 3, xformers, cuDNN",
         "GPU backends list upstream's kernels and choose among them as upstream does.",
     ),
 ]

@@ -14,7 +14,11 @@ from fmha_cli.domain.decision import Supported, Unsupported
 from tests.support.referees.flash_attn_3.choice import answers, check, device_of, listed
 from tests.support.referees.flash_attn_3.program import choice_program
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ci,
+    pytest.mark.promise("README: FlashAttention-2 and 3, xformers, cuDNN"),
+]
 """Upstream's host code takes half a minute to compile. CI runs these tests in a separate stage."""
 
 SAMPLE = 3000

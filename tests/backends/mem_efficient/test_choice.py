@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(7200),
     pytest.mark.promise(
-        "README: FlashAttention-2, xformers, cuDNN",
+        "README: FlashAttention-2 and 3, xformers, cuDNN",
         "GPU backends list upstream's kernels and choose among them as upstream does.",
     ),
 ]
