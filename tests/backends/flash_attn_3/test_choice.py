@@ -52,6 +52,8 @@ def test_the_first_rank_is_upstreams_kernel(program: Path) -> None:
 PLANTED = (
     (situation, "MAX_SPLITS", 64),
     (situation, "HDIMS", (64, 128, 128, 192, 256)),
+    (situation, "second_product", lambda problem: False),
+    (situation, "head_size", lambda problem: problem.hdim),
     (heuristics, "GOOD_ENOUGH", 0.8),
     (heuristics, "BUSY", 0.9),
     (heuristics, "FEW_TILES", 5),
