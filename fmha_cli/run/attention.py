@@ -79,7 +79,7 @@ def attention(
 ) -> Attention:
     """Fused attention on arrays by the kernel that ``fmha run`` would choose.
 
-    A tensor is a numpy array, or any object with ``__dlpack__`` in host memory (a ``torch`` tensor on the CPU), of any strides and
+    The worker process stays for the next call, and ends with this process. A tensor is a numpy array, or any object with ``__dlpack__`` in host memory (a ``torch`` tensor on the CPU), of any strides and
     byte order; or the name of a file; or ``"filled"``, which asks for a generated one. A tensor that the problem reads is never
     generated unasked. None is "not given" everywhere.
 

@@ -24,7 +24,10 @@ def kept_worker() -> Iterator[Supervisor]:
     try:
         yield supervisor
     finally:
-        lock.release()
+        try:
+            supervisor.tidy()
+        finally:
+            lock.release()
 
 
 @lru_cache(maxsize=1)

@@ -187,3 +187,5 @@ def test_attention_keeps_its_worker() -> None:
             assert another is not supervisor
     assert api.attention(*tensors).verdict is api.Verdict.PASSED
     assert supervisor.worker_pid == pid
+    mapped = Path(f"/proc/{pid}/maps").read_text()
+    assert "memfd" not in mapped  # nor the tensors, which may be large
