@@ -141,6 +141,19 @@ mad.wide.u32 %rd3, %r0, 4, %rd0; @%p1 st.global.u32 [%rd3], %r40; add.u32 %r40, 
     assert [found["count"] for found in seen.findings if found["kind"] == "uninitialised-register"] == [1]
 
 
+def test_what_a_block_met_is_forgotten_by_the_next_one() -> None:
+    """The first block moves a word that holds nothing into a register; the second one writes it, and meets such a word later."""
+    text = module(
+        """mov.u32 %r30, %ctaid.x; setp.eq.u32 %p1, %r30, 0; mov.u32 %r40, 5; mov.u32 %r41, %r40; mov.u32 %r45, %r0; mov.u32 %r46, %r45;
+@%p1 ld.shared.u32 %r40, [tile]; @!%p1 ld.shared.u32 %r45, [tile+4]; mov.u32 %r46, %r45; mov.u32 %r47, 0;
+setp.ne.u32 %p3, %r40, 7; @%p3 bra THERE; mov.u32 %r47, 1; THERE: mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r47;""",
+        head=".shared .align 16 .b8 tile[128];",
+    )
+    counts = {blocks: launch(text, np.zeros(32, np.uint32), grid=(blocks, 1, 1)).findings for blocks in (1, 2)}
+    assert counts[1]
+    assert [(one["kind"], one["count"]) for one in counts[1]] == [(two["kind"], two["count"]) for two in counts[2]]
+
+
 COPIES = {
     "all lanes": ("", "", []),
     "backwards": ("mul.lo.u32 %r34, %r0, 16; sub.u32 %r34, 496, %r34;", "", []),
@@ -155,6 +168,7 @@ COPIES = {
     "no place": ("setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r33, %r33, %r36;", "", ["uninitialised-register"]),
     "no source": ("setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r34, %r34, %r36;", "", ["uninitialised-register"]),
     "some lanes": ("setp.lt.u32 %p1, %r0, 7; @%p1 bra DONE;", "", []),
+    "some lanes, all look": ("st.shared.v4.u32 [%r33], {%r0, %r0, %r0, %r0}; setp.ge.u32 %p1, %r0, 7;", "@%p1 cp.async.cg.shared.global [%r33], [%rd4], 16;", []),
 }  # fmt: skip
 
 
@@ -179,6 +193,26 @@ DONE: ret;""",
     assert set(seen.kinds) >= {kind for kind in kinds if checks or kind in memory}
     assert checks or set(seen.kinds) <= memory
     assert bool(seen.kinds) == bool(set(kinds) & (memory if not checks else {*memory, "uninitialised-register"}))
+
+
+@pytest.mark.parametrize("wait", ["", "cp.async.wait_all; bar.sync 0;"])
+def test_warps_that_copy_to_one_place_are_named_unless_they_wait(wait: str) -> None:
+    """Lanes of the second warp copy to the pieces of the first one, which are still on their way without ``wait``."""
+    text = module(
+        f"""ld.param.u64 %rd1, [p1]; and.b32 %r31, %r0, 31; shl.b32 %r34, %r31, 4; mov.u32 %r32, tile; add.u32 %r33, %r32, %r34;
+cvt.u64.u32 %rd4, %r34; add.s64 %rd4, %rd4, %rd1; mad.lo.u32 %r30, %r0, 16, %r32; cp.async.cg.shared.global [%r30+512], [%rd1], 16; cp.async.wait_all; bar.sync 0;
+setp.ge.u32 %p1, %r0, 32; @%p1 bra SECOND; cp.async.cg.shared.global [%r33], [%rd4], 16; cp.async.commit_group; {wait} bra.uni BEHIND;
+SECOND: {wait.replace("cp.async.wait_all;", "")} cp.async.cg.shared.global [%r33], [%rd4], 16; cp.async.commit_group;
+BEHIND: cp.async.wait_all; bar.sync 1; ld.shared.v4.u32 {{%r40, %r41, %r42, %r43}}, [%r33]; mad.wide.u32 %rd3, %r31, 16, %rd0; add.u32 %r40, %r40, %r41; @!%p1 st.global.u32 [%rd3], %r40;""",
+        ".param .u64 p0, .param .u64 p1",
+        head=".shared .align 16 .b8 tile[1536];",
+    )
+    kinds = set()
+    for seed in range(4):
+        seen = launch(text, np.zeros(128, np.uint32), np.arange(128, dtype=np.uint32), block=(64, 1, 1), seed=seed)
+        assert seen.fault is None
+        kinds |= set(seen.kinds)
+    assert kinds == (set() if wait else {"shared-race"})
 
 
 def exponentials(ftz: str, guard: str) -> Array:
@@ -221,7 +255,10 @@ PARAMETERS = {
     "outside": ("ld.param.u32 %r40, [p1+8];", ["out-of-bounds"]),
     "misaligned": ("ld.param.u32 %r40, [p1+2];", ["misaligned"]),
     "some lanes": ("setp.lt.u32 %p1, %r0, 9; mov.u32 %r40, 3; @%p1 ld.param.u32 %r40, [p1];", []),
-}
+    "from a register": ("mov.u64 %rd4, p1; ld.param.u32 %r40, [%rd4];", []),
+    "from a register without a value": ("mov.u64 %rd4, p1; setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u64 %rd5, 0; and.b64 %rd5, %rd5, 0; add.u64 %rd4, %rd4, %rd5; ld.param.u32 %r40, [%rd4];", ["uninitialised-register"]),
+    "lanes apart": ("mov.u64 %rd4, p1; and.b32 %r41, %r0, 1; mad.wide.u32 %rd4, %r41, 4, %rd4; ld.param.u32 %r40, [%rd4]; setp.eq.u32 %p1, %r41, 1; @%p1 sub.u32 %r40, %r40, 0x12345671;", []),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
@@ -236,3 +273,57 @@ def test_parameters_end_the_same(case: str) -> None:
     assert (seen.fault, seen.kinds) == (None, kinds)
     if not kinds:
         assert set(out.tolist()) == ({7, 3} if case == "some lanes" else {7})
+
+
+def test_a_load_that_is_larger_than_all_parameters_is_named() -> None:
+    seen = launch(
+        module("ld.param.v4.u32 {%r40, %r41, %r42, %r43}, [p0]; st.global.u32 [%rd0], %r40;"), np.zeros(4, np.uint32)
+    )
+    assert (seen.fault, seen.kinds) == (None, ["out-of-bounds"])
+
+
+@pytest.mark.parametrize("way", ["ascending", "descending", "one", "two in turn", "drawn"])
+def test_sectors_of_any_order_are_counted(way: str) -> None:
+    lanes = np.arange(32)
+    rng = np.random.default_rng(5)
+    places = {
+        "ascending": lanes,
+        "descending": lanes[::-1],
+        "one": lanes * 0,
+        "two in turn": lanes % 2 * 512,
+        "drawn": rng.permutation(1024)[:32],
+    }
+    at = np.zeros(1024 + 40, np.uint32)
+    first = (-at.ctypes.data // 4) % 8  # of a sector
+    table = np.ascontiguousarray(places[way] + first, np.uint32)
+    text = module(
+        "ld.param.u64 %rd1, [p1]; mad.wide.u32 %rd2, %r0, 4, %rd1; ld.global.u32 %r1, [%rd2]; mad.wide.u32 %rd3, %r1, 4, %rd0; ld.global.u32 %r2, [%rd3];",
+        ".param .u64 p0, .param .u64 p1",
+    )
+    own = len({(table.ctypes.data + 4 * lane) // 32 for lane in range(32)})
+    seen = launch(text, at, table)
+    assert seen.executed["global_sectors"] == own + len(set(places[way] // 8))
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        (
+            "setp.gt.u32 %p1, %r0, 99; @%p1 bra BEHIND;",
+            "BEHIND:",
+        ),  # a way that is never taken does not write the registers
+        ("ld.shared.u32 %r40, [tile+1024]; mov.u32 %r41, %r40;", ""),  # a word that holds nothing, which is overwritten
+    ],
+)
+@pytest.mark.parametrize("transposed", ["", ".trans"])
+def test_four_matrices_write_registers(before: str, behind: str, transposed: str) -> None:
+    text = module(
+        f"""mov.u32 %r32, tile; mad.lo.u32 %r33, %r0, 16, %r32; st.shared.v4.u32 [%r33], {{%r0, %r0, %r0, %r0}}; bar.warp.sync -1;
+{before}
+ldmatrix.sync.aligned.m8n8.x4{transposed}.shared.b16 {{%r40, %r41, %r42, %r43}}, [%r33];
+{behind} add.u32 %r44, %r40, %r41; xor.b32 %r44, %r44, %r42; add.u32 %r44, %r44, %r43; setp.ne.u32 %p2, %r44, 7; @%p2 add.u32 %r44, %r44, 1;
+mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r44;""",
+        head=".shared .align 16 .b8 tile[1040];",
+    )
+    seen = launch(text, np.zeros(32, np.uint32))
+    assert (seen.fault, seen.findings) == (None, [])
