@@ -31,6 +31,9 @@ FEATURES = {
     "pages read by TMA": set(),
     "pages read by cp.async": {FENCE},
     "appended keys": set(),
+    "appended keys of fp8": set(),
+    "latent attention": set(),
+    "latent attention, caches": {FENCE},
 }
 """What the emulator finds in the first problem of a feature. Packed query heads and other pages arrive by ``cp.async``."""
 
