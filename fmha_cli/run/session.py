@@ -20,7 +20,7 @@ from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.decision import Trace
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
-from fmha_cli.domain.features import Direction
+from fmha_cli.domain.features import CacheStorage, Direction
 from fmha_cli.domain.fields import flags_in
 from fmha_cli.domain.phases import Tell, Voice, silent
 from fmha_cli.domain.plan import Artifact
@@ -193,7 +193,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     def _call_here(self, inputs: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
         forms = {name: form_of(tensor, name) for name, tensor in inputs.items()}
-        flags = tuple(sorted((name, str(value)) for name, value in more.items()))
+        flags = tuple(sorted(flag_texts({n: x for n, x in more.items() if n not in TENSORS}).items()))
         key: tuple[Form, ...] = (*((name, form) for name, form in forms.items()), flags)
         kernel = self._placed.get(key)
         if kernel is None:
@@ -241,14 +241,9 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         """The row of a problem and its judged outputs, as ``fmha run`` makes them."""
         row: Row | None = None
         outputs: dict[str, Array] = {}
-        run = Run(
-            (problem,),
-            self._request,
-            self._registry,
-            given=given,
-            share=Share(supervisor=self._supervisor),
-            voice=self._voice,
-        )
+        bare = replace(problem, storage=CacheStorage())  # the run looks at the caches itself
+        share = Share(supervisor=self._supervisor)
+        run = Run((bare,), self._request, self._registry, given=given, share=share, voice=self._voice)
         with run:
             for event in run:
                 match event:

@@ -75,6 +75,27 @@ def test_another_kernel_is_chosen_and_judged_where_the_first_does_not_serve(open
     assert records[1] is records[2] is records[3]
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_cache_may_grow_and_have_other_rows(in_process: bool) -> None:
+    with api.session(backend="cpu", kv_cache="linear", in_process=in_process) as session:
+        for rows in (64, 96, 64):
+            for length in (10, 11, 60, 10):
+                (q, _, _), (_, k, v) = arrays(1, length), arrays(rows, rows + length)
+                found = session(q, k, v, cache_seqlens=length)["o"]
+                np.testing.assert_allclose(found, attended(q, k[:, :, :length], v[:, :, :length]), atol=1e-5)
+
+
+def test_pages_are_read_by_each_calls_table() -> None:
+    pages, rng = 12, np.random.default_rng(1)
+    with api.session(backend="cpu", kv_cache="paged:16") as session:
+        k, v = (rng.standard_normal((pages, 16, 2, 16), dtype=np.float32) for _ in range(2))
+        for seed in range(4):
+            (q, _, _), table = arrays(1, seed), rng.permutation(pages)[None, :3].astype(np.int32)
+            found = session(q, k, v, block_table=table, cache_seqlens=40)["o"]
+            rows = [x[table[0]].reshape(48, 2, 16).transpose(1, 0, 2)[None, :, :40] for x in (k, v)]
+            np.testing.assert_allclose(found, attended(q, *rows), atol=1e-5)
+
+
 def test_flags_of_a_call_go_before_those_of_the_session() -> None:
     q, k, v = arrays(24)
     with api.session(backend="cpu", causal=True, lse=True) as session:
