@@ -86,6 +86,14 @@ st.shared.v4.b32 [%r8], {{%r0, %r0, %r0, %r0}}; {SYNC} ldmatrix.sync.aligned.m8n
     assert seen.findings[0]["count"] == 64  # block 0 loads its own
 
 
+def test_copies_to_another_block_are_out_of_bounds() -> None:
+    body = f"""ld.param.u64 %rd2, [p1]; shl.b32 %r7, %r0, 4; cvt.u64.u32 %rd4, %r7; add.s64 %rd4, %rd4, %rd2; mov.u32 %r21, tile; mapa.shared::cluster.u32 %r20, %r21, 0; add.u32 %r20, %r20, %r7;
+ld.global.u32 %r8, [%rd4]; cp.async.cg.shared.global [%r20], [%rd4], 16; cp.async.wait_all; mov.u32 %r5, 0; {SYNC}"""
+    _, seen = run(body, blocks=2, more=(np.arange(256, dtype=np.uint32),))
+    assert (seen.fault, seen.kinds) == (None, ["out-of-bounds"])
+    assert seen.findings[0]["count"] == 64  # block 0 copies to its own
+
+
 def test_a_deadlock_names_the_blocks() -> None:
     body = "mov.u32 %r6, %cluster_ctarank; setp.eq.u32 %p1, %r6, 0; @%p1 bra E; barrier.cluster.arrive; barrier.cluster.wait; bra F; E: bar.sync 3, 96; F: mov.u32 %r5, 0;"
     _, seen = run(body, blocks=2)

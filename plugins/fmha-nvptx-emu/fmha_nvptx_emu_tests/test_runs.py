@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("fmha_nvptx_emu", reason="plugins/fmha-nvptx-emu is not installed")
 
-from fmha_nvptx_emu_tests.support.ptx_machine import Array, launch, module
+from fmha_nvptx_emu_tests.support.ptx_machine import Array, launch, library, module
 
 KINDS = {"m16n8k8.row.col.f32.tf32.tf32.f32": (4, 4, 2, True), "m16n8k16.row.col.f16.f16.f16.f16": (2, 4, 2, True), "m16n8k16.row.col.f32.f16.f16.f32": (4, 4, 2, False), "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 4, 2, False), "m16n8k32.row.col.f32.e5m2.e5m2.f32": (4, 4, 2, False)}  # fmt: skip
 """Products by their modifiers: the registers of D, A and B, and whether a sum has the format of a factor."""
@@ -127,6 +128,21 @@ mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r40; st.global.u32 [%rd3
     assert kinds["uninitialised-register"] >= 40, kinds
 
 
+@pytest.mark.parametrize("turn", [1, 3, 7])
+def test_a_run_ends_with_its_warps_turn(turn: int) -> None:
+    """Two warps add to one word; what they leave there tells how many instructions each executed at a time."""
+    plain = "add.u32 %r40, %r40, 1; xor.b32 %r41, %r40, %r0; shl.b32 %r42, %r41, 1;"
+    word = "ld.global.u32 %r44, [%rd0]; mad.lo.u32 %r44, %r44, 3, %r0; st.global.u32 [%rd0], %r44;"
+    text = module(f"mov.u32 %r40, 0; {(plain * 4 + word) * 6}")
+    library().emu_turn(ctypes.c_uint64(turn))
+    try:
+        for seed in range(6):
+            seen = launch(text, np.zeros(1, np.uint32), block=(64, 1, 1), seed=seed)
+            assert seen.fault is None
+    finally:
+        library().emu_turn(ctypes.c_uint64(0))
+
+
 @pytest.mark.parametrize("only", ["first", "second"])
 def test_each_block_begins_with_registers_that_hold_nothing(only: str) -> None:
     """One block writes the register, or meets a word that holds nothing; the other one begins as if it were the first."""
@@ -162,6 +178,7 @@ COPIES = {
     "a wide address": ("", "cp.async.cg.shared.global [%rd5], [%rd4], 16;", []),
     "a part": ("", ", %r35", []),
     "misaligned source": ("add.u32 %r34, %r34, 4;", "", ["misaligned"]),
+    "misaligned source that is there": ("shr.u32 %r34, %r34, 1;", "", ["misaligned"]),
     "source outside": ("add.u32 %r34, %r34, 512;", "", ["out-of-bounds"]),
     "misaligned place": ("add.u32 %r33, %r33, 8;", "", ["misaligned"]),
     "place outside": ("add.u32 %r33, %r33, 528;", "", ["out-of-bounds"]),
@@ -327,3 +344,16 @@ mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r44;""",
     )
     seen = launch(text, np.zeros(32, np.uint32))
     assert (seen.fault, seen.findings) == (None, [])
+
+
+def test_matrices_at_a_place_that_was_never_written_are_named() -> None:
+    """The register gets the same number on both ways in fact; on one of them it comes from one that holds nothing."""
+    text = module(
+        """mov.u32 %r32, tile; mad.lo.u32 %r33, %r0, 16, %r32; st.shared.v4.u32 [%r33], {%r0, %r0, %r0, %r0}; bar.warp.sync -1;
+setp.lt.u32 %p1, %r0, 40; @!%p1 mov.u32 %r36, 0; and.b32 %r36, %r36, 0; add.u32 %r33, %r33, %r36;
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r40, %r41, %r42, %r43}, [%r33];
+mad.wide.u32 %rd3, %r0, 4, %rd0; st.global.u32 [%rd3], %r40;""",
+        head=".shared .align 16 .b8 tile[512];",
+    )
+    seen = launch(text, np.zeros(32, np.uint32))
+    assert (seen.fault, seen.kinds) == (None, ["uninitialised-register"])

@@ -16,6 +16,7 @@ from fmha_nvptx_emu_tests.test_tensor_copy import encode
 
 PLAIN = Layout(128)
 ONE, TWO = small("f16", 128, 16, PLAIN, PLAIN), small("f16", 256, 32, PLAIN, PLAIN, pair=True)
+MMA = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{}}}, {{%r0, %r0, %r0, %r0}}, {{%r0, %r0}}, {{%r0, %r0, %r0, %r0}};"
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
 SEEDS = range(6)
 
@@ -55,6 +56,10 @@ def test_a_register_of_a_load_may_be_used_before_the_wait() -> None:
         ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r12], {%r0};", "tcgen05.ld of warp"),
         ("bar.sync 0; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r12], {%a0};", "no tcgen05.wait::ld between"),
         ("mov.b32 %a0, 0;", "it writes a register of a tcgen05.ld"),
+        (
+            MMA.format("%r50, %r51, %r52, %r53") + MMA.format("%a0, %a1, %a2, %a3"),
+            "it writes a register of a tcgen05.ld",
+        ),
     ],
 )
 def test_what_a_register_does_not_order_needs_the_wait(loaded: str, words: str) -> None:
