@@ -203,11 +203,9 @@ template <bool write> uint32_t distributed(Warp& w, const Inst& i, uint32_t mask
 bool load_one_parameter(Warp& w, const Inst& i, uint32_t bytes) {
   const Slot base = i.slots[i.count];
   const std::vector<uint8_t>& parameters = w.block->launch->parameters;
-  if (emulation::careful || base.id || i.wide & 0x80 || !plain(i)) return false;  // a constant holds a value
-  const uint64_t *given = lanes_of<uint64_t>(w, base), at = given[0] + uint64_t(i.imm);
-  uint64_t apart = at & (bytes - 1);
-  for (int l = 0; l < 32; ++l) apart |= given[l] ^ given[0];
-  if (apart || bytes > parameters.size() || at > parameters.size() - bytes) return false;
+  if (emulation::careful || base.id || !plain(i)) return false;  // no register: a constant of 64 bits, the same in all lanes
+  const uint64_t at = lanes_of<uint64_t>(w, base)[0] + uint64_t(i.imm);
+  if (at & (bytes - 1) || bytes > parameters.size() || at > parameters.size() - bytes) return false;
   w.block->counts.param_read += bytes;
   for (unsigned k = 0; k < i.count; ++k) {
     uint64_t value = 0;
