@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,9 @@ def attention(
 ) -> Attention:
     """Fused attention on arrays by the kernel that ``fmha run`` would choose.
 
-    The worker process stays for the next call, and ends with this process. A tensor is a numpy array, or any object with ``__dlpack__`` in host memory (a ``torch`` tensor on the CPU), of any strides and
+    A tensor is a numpy array, or any object with ``__dlpack__`` in host memory (a ``torch`` tensor on the CPU), of any strides and
     byte order; or the name of a file; or ``"filled"``, which asks for a generated one. A tensor that the problem reads is never
-    generated unasked. None is "not given" everywhere.
+    generated unasked. None is "not given" everywhere. The worker process stays for the next call, and ends with this process.
 
     Args:
         q: (batch, heads, seqlen_q, hdim), or as ``layout`` and ``seqlens_q`` say. An empty batch, and no queries, give empty outputs
@@ -107,12 +108,7 @@ def attention(
         KeyboardInterrupt: the user interrupted.
     """
     try:
-        named, others = named_tensors({"q": q, "k": k, "v": v, "do": do}, {"tensors": tensors, **flags})
-        given, texts = given_tensors(named)
-        raw = flag_texts(others)
-        raw |= {name: text for name, text in texts.items() if name in BY_KEY}
-        if do is not None:
-            raw.setdefault("direction", Direction.FWD_BWD.value)
+        given, texts, raw = read_call({"q": q, "k": k, "v": v, "do": do}, {"tensors": tensors, **flags})
         request = Request(
             backend=backend,
             device=device,
@@ -123,27 +119,40 @@ def attention(
             peak="spec",
             files=texts,
         )
-        if request.wanted.several:
-            what = f"one kernel computes the outputs, and backend={backend} names several"
-            raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
+        refuse_several(request)
         return _attention(raw, given, request, registry or kept_registry(), phase)
     except FmhaError as fault:
         in_python(fault)
         raise
 
 
-def named_tensors(values: Mapping[str, object], more: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
-    """All tensors of a call by their own names, and the flags beside them.
+def read_call(
+    values: Mapping[str, object], more: Mapping[str, Any], base: Mapping[str, str | bool] = MappingProxyType({})
+) -> tuple[InputFiles, dict[str, str], Texts]:
+    """The tensors of a call, the texts among them, and its flags.
 
     Args:
+        values: q, k, v and do.
         more: further tensors, those in ``tensors`` too, and flags. A text for ``bias`` is its kind, which has the tensor's name.
+        base: flags that those of the call replace.
 
     Raises:
-        UsageError: E039, see ``merged``.
+        UsageError: see ``merged``, ``given_tensors`` and ``flag_texts``.
     """
     own = {n: x for n, x in more.items() if n in TENSORS and not (n == "bias" and isinstance(x, str))}
-    flags = {n: x for n, x in more.items() if n not in own and n != "tensors"}
-    return merged(more.get("tensors") or {}, {**values, **own}), flags
+    given, texts = given_tensors(merged(more.get("tensors") or {}, {**values, **own}))
+    raw = {**base, **flag_texts({n: x for n, x in more.items() if n not in own and n != "tensors"})}
+    raw |= {name: text for name, text in texts.items() if name in BY_KEY}
+    if values["do"] is not None:
+        raw.setdefault("direction", Direction.FWD_BWD.value)
+    return given, texts, raw
+
+
+def refuse_several(request: Request) -> None:
+    """Raises UsageError: E002, several backends, of which one computes the outputs."""
+    if request.wanted.several:
+        what = f"one kernel computes the outputs, and backend={request.backend} names several"
+        raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
 
 
 def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry, phase: Tell) -> Attention:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from fmha_cli.domain.errors import KernelFailure, UsageError
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import Backend, BoundTensor, Placed
 from fmha_cli.domain.tensors import Element, Role, TensorShape, shapes_of
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.run.job import Loadable, WorkerJob
-from fmha_cli.run.layout import ALIGN, WORKSPACE_DTYPE
+from fmha_cli.run.layout import ALIGN, WORKSPACE_DTYPE, dense_strides
 from fmha_cli.run.loading import load
 from fmha_cli.run.worker import verified
 
@@ -33,11 +33,13 @@ Form = tuple[object, ...]
 
 
 def form_of(tensor: Any, name: str) -> Form | None:
-    """Shape, strides in elements and element type of an array or a tensor of PyTorch; None for other objects.
+    """Shape, strides and element type of an array or a tensor of PyTorch; None for other objects, and for masked arrays.
 
     Raises:
-        UsageError: E039, a tensor that is not in host memory, or wants gradients.
+        UsageError: E039, a tensor that is not in host memory, wants gradients, or stands for other numbers than its memory holds.
     """
+    if isinstance(tensor, np.ma.MaskedArray):
+        return None
     if isinstance(tensor, np.ndarray):
         return tensor.shape, tensor.strides, tensor.dtype
     if not hasattr(tensor, "data_ptr"):
@@ -47,6 +49,8 @@ def form_of(tensor: Any, name: str) -> Form | None:
     if tensor.requires_grad:
         what, why = f"{name} wants gradients", "this call records none"
         raise UsageError(what, code="E039", where=name, why=why, help=f"pass {name}.detach()")
+    if tensor.is_neg():
+        raise UsageError(f"{name} is a negated view", code="E039", where=name, help=f"pass {name}.resolve_neg()")
     return tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
@@ -71,12 +75,18 @@ def address_of(tensor: Any) -> int:
 
 @dataclass
 class PlacedKernel:
-    """One problem's kernel in this process. Use it in one thread at a time."""
+    """One problem's kernel in this process. Use it in one thread at a time.
+
+    Attributes:
+        session: a ``Session`` that is also ``Placed``.
+        workspaces: memory that the kernel writes to.
+        empty: by output, a tensor of PyTorch without elements whose ``new_empty`` has the output's type.
+    """
 
     session: Any
     outputs: Mapping[str, TensorShape]
-    work: tuple[Array, ...]
-    makers: dict[str, Any]
+    workspaces: tuple[Array, ...]
+    empty: dict[str, Any]
 
     @classmethod
     def of(cls, job: WorkerJob, inputs: Mapping[str, Any]) -> PlacedKernel | None:
@@ -93,8 +103,8 @@ class PlacedKernel:
             return None
         places = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         for name, shape in outputs.items():
-            strides = tuple(prod(shape.shape[axis + 1 :]) for axis in range(len(shape.shape)))
-            places.setdefault(name, BoundTensor(name, ALIGN, shape.dtype.value, shape.shape, strides))
+            bound = BoundTensor(name, ALIGN, shape.dtype.value, shape.shape, dense_strides(shape.shape))
+            places.setdefault(name, bound)  # ``launch`` says where
         work = []
         for space in job.plan.workspaces:
             align = max(ALIGN, space.align)
@@ -117,10 +127,14 @@ class PlacedKernel:
             UsageError: E039, an output of another form, or one that shares memory with a tensor that is read.
             KernelFailure, MemoryError: as ``Session.launch``.
         """
-        q = inputs["q"]
-        outputs = {
-            name: self._given(out[name], name, inputs) if name in out else self._made(name, q) for name in self.outputs
-        }
+        unknown = next((name for name in out if name not in self.outputs), None)
+        if unknown is not None:
+            what = f"out[{unknown!r}]: the problem has no such output"
+            raise UsageError(what, code="E039", where="out", help=f"outputs: {', '.join(self.outputs)}")
+        given = {name: self._given(tensor, name) for name, tensor in out.items()}
+        if given:
+            _refuse_shared(inputs, given)
+        outputs = {name: given[name] if name in given else self._made(name, inputs["q"]) for name in self.outputs}
         self.session.move({name: address_of(tensor) for name, tensor in (*inputs.items(), *outputs.items())})
         self.session.launch()
         return outputs
@@ -129,29 +143,21 @@ class PlacedKernel:
         shape = self.outputs[name]
         if isinstance(q, np.ndarray):
             return np.empty(shape.shape, numpy_dtype(shape.dtype))
-        if name not in self.makers:
+        if name not in self.empty:
             if shape.dtype not in _LIKE:
                 raise UsageError(
                     f"PyTorch gets no {name} of {shape.dtype.value}", code="E039", where=name, help="pass numpy arrays"
                 )
-            self.makers[name] = getattr(q.new_empty(0), _LIKE[shape.dtype])()
-        return self.makers[name].new_empty(shape.shape)
+            self.empty[name] = getattr(q.new_empty(0), _LIKE[shape.dtype])()
+        return self.empty[name].new_empty(shape.shape)
 
-    def _given(self, tensor: Any, name: str, inputs: Mapping[str, Any]) -> Any:
-        form, shape = form_of(tensor, name), self.outputs[name]
-        bound = None if form is None else bound_tensor(tensor, name, shape)
-        dense = bound is not None and bound.strides == tuple(
-            prod(shape.shape[n + 1 :]) for n in range(len(shape.shape))
-        )
-        if bound is None or not dense or (isinstance(tensor, np.ndarray) and not tensor.flags.writeable):
+    def _given(self, tensor: Any, name: str) -> Any:
+        shape = self.outputs[name]
+        bound = None if form_of(tensor, name) is None else bound_tensor(tensor, name, shape)
+        fixed = isinstance(tensor, np.ndarray) and not tensor.flags.writeable
+        if bound is None or bound.strides != dense_strides(shape.shape) or fixed:
             what = f"out[{name!r}] is not a writable, dense tensor of {shape.dtype.value} and shape {shape.shape}"
             raise UsageError(what, code="E039", where="out", help="leave it out for a new one")
-        end = bound.offset + shape.nbytes
-        for other, read in inputs.items():
-            first, past = extent_of(read)
-            if bound.offset < past and first < end:
-                what = f"out[{name!r}] shares memory with {other}, which the kernel reads"
-                raise UsageError(what, code="E039", where="out", help="pass memory of its own")
         return tensor
 
     def close(self) -> None:
@@ -159,18 +165,18 @@ class PlacedKernel:
         self.session.close()
 
 
+def _refuse_shared(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse outputs that lie in the memory of an input or of each other."""
+    places = {name: extent_of(tensor) for name, tensor in (*inputs.items(), *given.items())}
+    for (name, (start, end)), (other, (first, past)) in combinations(places.items(), 2):
+        if other in given and start < past and first < end:
+            what = f"out[{other!r}] shares memory with {name}"
+            raise UsageError(what, code="E039", where="out", help="pass memory of its own")
+
+
 def extent_of(tensor: Any) -> tuple[int, int]:
     """The addresses of the first byte and of the one behind the last."""
+    item = tensor.itemsize
+    strides = tensor.strides if isinstance(tensor, np.ndarray) else [item * stride for stride in tensor.stride()]
     start = address_of(tensor)
-    if isinstance(tensor, np.ndarray):
-        last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.strides, strict=True))
-        return start, start + last + tensor.itemsize
-    item = tensor.element_size()
-    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return start, start + (last + 1) * item
-
-
-def refuse(record_verdict: str) -> KernelFailure:
-    """The error for a kernel that may not come into this process."""
-    what = f"the kernel ended as {record_verdict}, and in_process=True takes only one that PASSED"
-    return KernelFailure(what, code="X024", where="in_process", help="in_process=False")
+    return start, start + item + sum((n - 1) * stride for n, stride in zip(tensor.shape, strides, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Lock
 
 from fmha_cli.discovery.registry import Registry, build_registry
@@ -30,7 +30,7 @@ def kept_worker() -> Iterator[Supervisor]:
             lock.release()
 
 
-@lru_cache(maxsize=1)
+@cache
 def kept_registry() -> Registry:
     """The installed backends, as they were at the first call."""
     return build_registry()

@@ -75,7 +75,7 @@ class Slot:
 
     @property
     def dense(self) -> bool:
-        return self.tensor.strides == _dense_strides(self.tensor.shape)
+        return self.tensor.strides == dense_strides(self.tensor.shape)
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,14 @@ def layout_of(problem: Problem, workspaces: Iterable[Workspace] = (), *, gaps: b
 
 def _place(name: str, shape: TensorShape, cursor: int, *, gaps: bool) -> Slot:
     start, item = _up(cursor, ALIGN), shape.dtype.nbytes
-    strides = _gapped_strides(shape.shape, item) if gaps else _dense_strides(shape.shape)
+    strides = _gapped_strides(shape.shape, item) if gaps else dense_strides(shape.shape)
     bound = BoundTensor(name, start, shape.dtype.value, shape.shape, strides)
     extent = shape.shape[0] * strides[0] * item if 0 not in shape.shape else 0
     return Slot(bound, item, shape.role, extent)
 
 
-def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a tensor without gaps."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -30,13 +31,13 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.attention import failure_of, named_tensors
+from fmha_cli.run.attention import failure_of, read_call, refuse_several
 from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
 from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.given_arrays import TENSORS, given_tensors
+from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.given_cache import stored
-from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of, refuse
+from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of
 from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.peaks import settings_of
@@ -50,9 +51,6 @@ from fmha_cli.run.supervisor import Supervisor
 
 KEPT_SHAPES = 8
 """Problems whose tensors have a place in shared memory; the oldest one loses it."""
-
-GOOD = (Verdict.PASSED, Verdict.HAZARD)
-"""Verdicts of a first call whose numbers were right."""
 
 
 class CheckedCalls(StrEnum):
@@ -91,7 +89,6 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._supervisor = Supervisor()
         self._lock = RLock()
         self._found: Mapping[str, Availability] | None = None
-        self._context: Context | None = None
         self._proven: dict[str, None] = {}
         self._built: dict[tuple[str, ...], tuple[Artifact, ...]] = {}
         self._ready: OrderedDict[Problem, ReadyJob] = OrderedDict()
@@ -162,16 +159,15 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self.close()
 
     def _problem_of(self, values: Mapping[str, object], more: Mapping[str, Any]) -> tuple[Problem, InputFiles]:
-        tensors, flags = named_tensors(values, more)
-        given, texts = given_tensors(tensors)
+        given, texts, raw = read_call(values, more, self._raw)
         if texts:
             name = next(iter(texts))
             raise UsageError(f"{name} is a text", code="E039", where=name, help="a session takes arrays")
-        raw = {**self._raw, **flag_texts(flags)}
-        if values["do"] is not None:
-            raw.setdefault("direction", Direction.FWD_BWD.value)
         problem = stored(Problem.from_raw(flags_from_files(raw, given)), given.arrays)
         refuse_misfits((problem,), given)
+        if problem.direction is Direction.BWD:
+            what, why = "a backward pass alone", "it reads O and LSE of a forward pass, which a call does not take"
+            raise UsageError(what, code="E043", where="direction", why=why, help='direction="fwd+bwd"')
         self._last = problem
         return problem, given
 
@@ -182,10 +178,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         if ready is None:
             row = self._row_of(problem)
             if row is None:
-                row, outputs = self._judged(problem, given)
-                assert row.choice is not None
-                self._proven[row.choice.kernel.name] = None
-                return outputs
+                return self._judged(problem, given)[1]
             ready = self._prepared(row)
         self._ready.move_to_end(problem)
         return self._launched(ready, fill(problem, given=fitted(problem, given)[0]))
@@ -204,13 +197,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 what = f"in_process=True takes {', '.join(sorted(DIRECT))} as arrays of NumPy or PyTorch, and no other tensors"
                 raise UsageError(what, code="E043", where=apart, help="in_process=False")
             problem, given = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
-            row = self._row_of(problem)
-            if row is None:
-                row = self._judged(problem, given)[0]
-                assert row.choice is not None
-                if self.record is None or self.record.verdict is not Verdict.PASSED:
-                    raise refuse("UNCHECKED" if self.record is None else self.record.verdict)
-                self._proven[row.choice.kernel.name] = None
+            row = self._row_of(problem) or self._judged(problem, given)[0]
             kernel = PlacedKernel.of(self._job_of(row), inputs)
             if kernel is None:
                 what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
@@ -238,7 +225,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         return None
 
     def _judged(self, problem: Problem, given: InputFiles) -> tuple[Row, dict[str, Array]]:
-        """The row of a problem and its judged outputs, as ``fmha run`` makes them."""
+        """The row of a problem and its judged outputs, as ``fmha run`` makes them. Its kernel is proven then."""
         row: Row | None = None
         outputs: dict[str, Array] = {}
         bare = replace(problem, storage=CacheStorage())  # the run looks at the caches itself
@@ -259,8 +246,10 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                         self.record = event.records[0]
         assert row is not None
         assert self.record is not None
-        if not outputs or (self._check is not CheckedCalls.NEVER and self.record.verdict not in GOOD):
+        good = (Verdict.PASSED,) if self._in_process else (Verdict.PASSED, Verdict.HAZARD)  # numbers are right in both
+        if row.choice is None or not outputs or self.record.verdict not in good:
             raise failure_of(self.record)
+        self._proven[row.choice.kernel.name] = None
         return row, outputs
 
     def _prepared(self, row: Row) -> ReadyJob:
@@ -268,14 +257,12 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         job = self._job_of(row)
         while len(self._ready) >= KEPT_SHAPES:
             self._ready.popitem(last=False)[1].arena.close()
-        assert self._context is not None
         self._ready[row.problem] = ready = ReadyJob(job, Executor(self._context).arena(job), row)
         return ready
 
     def _job_of(self, row: Row) -> WorkerJob:
         """Build the kernel of a row."""
-        context = self._context = self._context or self._context_of()
-        executor, key = Executor(context), tuple(order.key for order in row.orders)
+        context, key = self._context, tuple(order.key for order in row.orders)
         if key not in self._built:
             made = artifacts_of(row, build_orders(row.orders, self._registry, context.building))
             if isinstance(made, Outcome):
@@ -284,9 +271,10 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 )
             self._built[key] = made
         artifacts = self._built[key]
-        return executor.job(row, artifacts, settings_of(row, artifacts, context))
+        return Executor(context).job(row, artifacts, settings_of(row, artifacts, context))
 
-    def _context_of(self) -> Context:
+    @cached_property
+    def _context(self) -> Context:
         request, registry = replace(self._request, check=False), self._registry
         building = build_context(request, self._voice)
         return Context(
@@ -308,8 +296,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     def _launched(self, ready: ReadyJob, inputs: Inputs) -> dict[str, Array]:
         """One launch; the outputs are copies."""
         job, arena = ready.job, ready.arena
-        for name, array in inputs.items():
-            arena.view(name)[...] = array
+        arena.write(inputs)
         with self._supervisor.holding(KEPT_SHAPES):
             result = self._supervisor.run(job, arena, timeout=self._request.timeout or None)
         if result.verdict is not None:
@@ -351,9 +338,7 @@ def open_session(
     try:
         raw = {**({} if problem is None else flags_in(problem)), **flag_texts(flags)}
         request = Request(backend=backend, device=device, arch=arch, kernel=kernel, threads=threads, peak="spec")
-        if request.wanted.several:
-            what = f"one kernel computes the outputs, and backend={backend} names several"
-            raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
+        refuse_several(request)
         if check not in list(CheckedCalls):
             raise UsageError(f"check={check!r}", code="E043", where="check", help=f"one of {', '.join(CheckedCalls)}")
         if in_process and check != CheckedCalls.FIRST:

@@ -107,5 +107,8 @@ def test_a_session_in_this_process_takes_and_gives_tensors(dtype: torch.dtype) -
             assert (found["o"].double() - want).abs().max() < 0.02
         out = torch.empty(1, 3, 24, 16, dtype=dtype)
         assert session(q, k, v, out={"o": out})["o"] is out
+        negated = torch.view_as_complex(torch.zeros(*q.shape, 2)).conj().imag
+        with pytest.raises(api.UsageError, match="negated"):
+            session(negated, k, v)
         with pytest.raises(api.UsageError, match="wants gradients"):
             session(q.requires_grad_(), k, v)

@@ -92,6 +92,24 @@ def test_outputs_can_be_given(here: AttentionSession) -> None:
             here(*tensors, out={"o": bad})
 
 
+def test_outputs_lie_apart_and_are_the_problems() -> None:
+    q, k, v = arrays(24)
+    do, shared = arrays(24, 9)[0], np.zeros((1, 2, 24, 16), np.float32)
+    with api.session(backend="cpu", in_process=True) as here:
+        with pytest.raises(api.UsageError, match="shares memory with dk"):
+            here(q, k, v, do=do, out={"dk": shared, "dv": shared})
+        with pytest.raises(api.UsageError, match="no such output") as told:
+            here(q, k, v, out={"O": shared})
+        assert told.value.help == "outputs: o"
+
+
+def test_a_mask_is_never_passed_over(here: AttentionSession) -> None:
+    q, k, v = arrays(24)
+    here(q, k, v)
+    with pytest.raises(api.UsageError, match="arrays of NumPy or PyTorch"):
+        here(np.ma.MaskedArray(q, mask=q > 0), k, v)
+
+
 def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> None:
     q, k, v = arrays(24)
     with pytest.raises(api.UsageError, match="own type"):

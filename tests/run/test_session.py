@@ -96,6 +96,18 @@ def test_pages_are_read_by_each_calls_table() -> None:
             np.testing.assert_allclose(found, attended(q, *rows), atol=1e-5)
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_backward_pass_alone_is_refused(in_process: bool) -> None:
+    """It reads O and LSE, which a call cannot give: a later call would read what lies in their place."""
+    q, k, v = arrays(24)
+    with (
+        api.session(backend="cpu", direction="bwd", in_process=in_process) as session,
+        pytest.raises(api.UsageError, match="backward pass alone") as told,
+    ):
+        session(q, k, v, do=q)
+    assert told.value.help == 'direction="fwd+bwd"'
+
+
 def test_flags_of_a_call_go_before_those_of_the_session() -> None:
     q, k, v = arrays(24)
     with api.session(backend="cpu", causal=True, lse=True) as session:
