@@ -15,7 +15,8 @@ import pytest
 
 from fmha_cli.backends import cuda
 from fmha_cli.backends.cuda.small import SmallUpstream
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
+from fmha_cli.backends.gpu.upstream import Upstream
 
 pytestmark = pytest.mark.promise("Each package imports only the packages that the architecture page allows.")
 
@@ -82,7 +83,7 @@ LATE = {
     "numpy, and what computes with it (60 to 110 ms)": (
         *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files"),
         *("run.refusals", "run.run", "run.session", "run.supervisor", "run.tuned_choice", "cli.delivery"),
-        *("backends.cuda.copies", "backends.cuda.upstream_session", "backends.cpu.session"),
+        *("backends.gpu.copies", "backends.gpu.upstream_session", "backends.cpu.session"),
         *("backends.gpu.arena_views", "backends.gpu.auxiliary", "backends.gpu.host_side"),
         "backends.cuda.dry_run",
     ),
@@ -94,7 +95,7 @@ LATE = {
     "a backend's rules and choices, which a list of kernels does without (2 to 20 ms)": (
         *("backends.ck_tile.decide", "backends.ck_tile.plan"),
         "backends.ck_tile.catalogue",
-        *("backends.cuda.scratch", "backends.flash_attn.kernel_rules"),
+        *("backends.gpu.scratch", "backends.flash_attn.kernel_rules"),
         "backends.flash_attn.problem_rules",
     ),
     "what single commands ask of a backend (3 to 20 ms)": (
@@ -251,7 +252,7 @@ def test_the_page_names_files_that_exist(page: str, head: str, least: int) -> No
 EXAMPLES = (
     (GUIDE, "### Files", {"NAME": "mem_efficient"}, 25),
     (GUIDE, "The smallest `SmallUpstream`", {"NAME": "cudnn_oss"}, 9),
-    (GUIDE, "An `Upstream` answers", {"NAME": "flash_attn"}, 5),
+    (GUIDE, "A `CubinUpstream` answers", {"NAME": "flash_attn"}, 5),
     (PAGE.read_text("utf-8"), "**A framework backend**", {"NAME": "example"}, 3),
     (PAGE.read_text("utf-8"), "**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
 )
@@ -287,7 +288,9 @@ def test_a_file_that_is_gone_is_noticed() -> None:
     assert files_named("`a/b`\n## Head\n`run/gone.py` `backends/NAME/plan.py` `--mask`", "## Head") == {"run/gone.py"}
 
 
-@pytest.mark.parametrize(("kind", "given"), [(Upstream, None), (SmallUpstream, Upstream)])
+@pytest.mark.parametrize(
+    ("kind", "given"), [(Upstream, None), (CubinUpstream, Upstream), (SmallUpstream, CubinUpstream)]
+)
 def test_the_members_of_an_upstream_are_explained(kind: type, given: type | None) -> None:
     """The plugin API shows these texts to the next author."""
     public = {name for name in (*kind.__annotations__, *vars(kind)) if not name.startswith("_")} - set(dir(given))

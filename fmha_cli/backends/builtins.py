@@ -42,6 +42,7 @@ _FA3_AS = Flag(
 )
 
 BUILTINS: Mapping[str, Builtin] = {
+    "aiter_asm": Builtin("fmha_cli.backends.aiter_asm", device="hip:N"),
     "ck_tile": Builtin(
         "fmha_cli.backends.ck_tile",
         device="hip:N",

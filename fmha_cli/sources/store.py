@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.installation import SourceState, import_modules
+from fmha_cli.domain.installation import NOT_FETCHED, SourceState, SourceTree, Surroundings, import_modules
 from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
 from fmha_cli.sources.index import SourcePlace, download, places
 from fmha_cli.sources.pins import Pin, pin_of
@@ -129,6 +129,23 @@ def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> SourceStan
         if not faults and tree_digest(found) != pin.digest:
             faults = ("its manifest does not list the pinned content",)
     return SourceStanding(pin, place, SourceState.DAMAGED if faults else SourceState.PRESENT, faults)
+
+
+def pinned_tree(name: str, here: Surroundings) -> SourceTree:
+    """The pinned source that kernels come from or are built against. Nothing is fetched."""
+    pin = pin_of(name)
+    found = standing(pin, open_root(here.cache_root))
+    if found.state is not SourceState.PRESENT:
+        damaged = found.state is SourceState.DAMAGED
+        why = "the pinned source in the cache is damaged" if damaged else NOT_FETCHED
+        return SourceTree(state=SourceState.MISSING, why=why, help=f"fmha sources fetch {pin.name}")
+    return SourceTree(
+        state=SourceState.PRESENT,
+        origin=f"the pinned source {pin.name}",
+        include=str(found.path),
+        revision=pin.archive.version,
+        digest=pin.digest,
+    )
 
 
 def remove(pin: Pin, layout: CacheLayout) -> bool:

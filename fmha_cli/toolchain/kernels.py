@@ -7,7 +7,7 @@ source.cpp -o artifact`` in an empty folder, whatever the language of the source
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fmha_cli.domain.codec import to_json
@@ -57,11 +57,40 @@ def no_build(stage: Stage, context: BuildContext, *, failure: str | None = None)
     def builder(work: Path) -> BuildProduct:
         if failure is not None:
             raise BuildError(failure, why="the backend refused the kernel", log=None)
-        (work / ARTIFACT).write_bytes(key.spec.source_bytes)
-        (work / LOG).write_text(_LOG, "utf-8")
-        return BuildProduct(work / ARTIFACT, work / LOG, 0.0)
+        return _keep(work, key.spec.source_bytes)
 
     return Cache(context.cache_root, notify=as_text(context.notify)).get_or_build(key, builder, context.stop)
+
+
+def copy_key(kernel: KernelSpec, source: str, path: str) -> BuildKey:
+    """The key under which :func:`copy_build` keeps a kernel, for ``Keyed.cache_key``.
+
+    Args:
+        source: the digest of the source that holds the file.
+        path: the file's, in that source.
+    """
+    text = canonical_json({"kernel": kernel.name, "source": source, "path": path})
+    return key_for(kernel_build(kernel, text), (), _NO_COMPILER)
+
+
+def copy_build(key: BuildKey, file: Callable[[], Path], context: BuildContext) -> Artifact:
+    """The artifact of a kernel that its project has published as a file: a copy of that file.
+
+    Args:
+        file: returns the file of a source whose bytes have been verified. It is asked where the cache has no copy.
+
+    Raises:
+        EnvironmentProblem: what ``file`` raises, or the cache is unusable.
+        Interrupted: ``context.stop`` was set.
+    """
+    cache = Cache(context.cache_root, notify=as_text(context.notify))
+    return cache.get_or_build(key, lambda work: _keep(work, file().read_bytes()), context.stop)
+
+
+def _keep(work: Path, content: bytes) -> BuildProduct:
+    (work / ARTIFACT).write_bytes(content)
+    (work / LOG).write_text(_LOG, "utf-8")
+    return BuildProduct(work / ARTIFACT, work / LOG, 0.0)
 
 
 def program_key(spec: BuildSpec, compiler: Compiler, flags: Sequence[str] = ()) -> BuildKey:

@@ -13,7 +13,11 @@ from .source import Name, exported, find, members, signature, tree_of
 
 API, PLUGIN, CONFORMANCE = "fmha_cli.api", "fmha_cli.plugin", "fmha_cli.conformance"
 HOOKS = "fmha_cli.discovery.hookspecs"
-NVRTC = (("fmha_cli.backends.cuda.upstream", "Upstream"), ("fmha_cli.backends.cuda.small", "SmallUpstream"))
+UPSTREAMS = (
+    ("fmha_cli.backends.gpu.upstream", "Upstream"),
+    ("fmha_cli.backends.cuda.upstream", "CubinUpstream"),
+    ("fmha_cli.backends.cuda.small", "SmallUpstream"),
+)
 
 _LINE = 160
 
@@ -44,8 +48,8 @@ def pages() -> dict[str, str]:
             section("Optional protocols", _index(protocols, files=True), *(_shown(found) for found in protocols)),
             section("Conformance", *(_shown(found) for found in _sorted(_conformance()))),
             section(
-                "CUDA C++ backends of this repository",
-                "`fmha_cli/backends/cuda` has these two classes. A backend for another project's kernels derives from one.",
+                "GPU backends of this repository",
+                "`fmha_cli/backends/gpu` and `fmha_cli/backends/cuda` have these classes. A backend for another project's kernels derives from one.",
                 *(_shown(found) for found in _upstreams() if found.name not in {one.name for one in shown}),
             ),
         ),
@@ -74,7 +78,7 @@ def _conformance() -> list[Name]:
 
 
 def _upstreams() -> list[Name]:
-    return [find(module, name) for module, name in NVRTC]
+    return [find(module, name) for module, name in UPSTREAMS]
 
 
 def _sorted(names: Iterable[Name]) -> list[Name]:

@@ -1,7 +1,7 @@
 """Code that all CUDA backends share. It drives NVIDIA devices through cuda-python. This is the guide to a further backend.
 
 A backend for another project's CUDA kernels belongs in this repository, next to `flash_attn`, `mem_efficient` and
-`cudnn_oss`. It derives one class from `Upstream`, creates one object of it, and registers `CubinBackend(UPSTREAM)`.
+`cudnn_oss`. It derives one class from `CubinUpstream`, creates one object of it, and registers `CubinBackend(UPSTREAM)`.
 `backends/gpu` and `backends/cuda` provide the rest: the loop over candidates, calls and addresses, the arena's mirror,
 sessions, the shop (NVRTC, ptxas, nvcc, prebuilt archives), the check of exported tables, TMA descriptors, inspection
 and dry runs.
@@ -11,9 +11,9 @@ There are two forms. In both, a method of the class may be a function of a modul
 kernels loads neither numpy nor the rules about problems.
 
 - `SmallUpstream` (`cuda/small.py`) is for a project that names each of its kernels, takes the first that fits, and serves a problem in one
-  launch. Its lists, rules and choice are a `Few` (`cuda/few.py`). `mem_efficient` (207 kernels, both passes) and `cudnn_oss` (six kernels) are
+  launch. Its lists, rules and choice are a `Few` (`gpu/few.py`). `mem_efficient` (207 kernels, both passes) and `cudnn_oss` (six kernels) are
   the examples.
-- `Upstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example, and
+- `CubinUpstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example, and
   `flash_attn_3` one whose block holds nested structs and descriptors and whose plan begins with a kernel that prepares.
 
 Kernels for AMD devices: `ck_tile` is the example. It has rules, choice, calls and the host's conversions from `backends/gpu` as these do, builds a
@@ -25,22 +25,22 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 
 | concept | what it is | modules |
 |---|---|---|
-| project | `Upstream`, the project's answers, of which `own` takes some from modules; `CubinBackend`, the backend that asks it | `cuda/upstream` `cuda/small` `cuda/cubin_backend` `domain/own` |
+| project | `Upstream`, the project's answers, of which `own` takes some from modules, and `CubinUpstream`, which adds the compiled text; `CubinBackend`, the backend that asks them | `gpu/upstream` `gpu/upstream_backend` `cuda/upstream` `cuda/small` `cuda/cubin_backend` `domain/own` |
 | situation | what the host code derives from a problem on a device: multiprocessors, splits, single precision | `cuda/units` `gpu/devices` `gpu/arithmetic` `gpu/index` |
 | sequences | where sequences start in packed tensors and caches, and the bounds of their masks | `cuda/sequences` `cuda/mask_bounds` |
 | conditions | rules about a problem: a row of data, and a check that finds values for its texts (`refuse_if`) | `gpu/conditions` `gpu/rule_rows` |
-| list | which kernels exist, and the nearest one to a kernel that does not | `cuda/few` `cuda/listed` |
-| *index* | which kernels fit, each check asked once for all that look alike | `cuda/choosing` `gpu/index` |
+| list | which kernels exist, and the nearest one to a kernel that does not | `gpu/few` `gpu/listed` |
+| *index* | which kernels fit, each check asked once for all that look alike | `gpu/choosing` `gpu/index` |
 | *rank* | the order of those that fit, with a note that says why | `gpu/known_bad` |
-| *plan* | the stages around a main kernel, and what a plan says about each launch | `cuda/scratch` |
-| scratch | tensors that the core allocates, guards and poisons | `cuda/scratch` |
+| *plan* | the stages around a main kernel, and what a plan says about each launch | `gpu/scratch` |
+| scratch | tensors that the core allocates, guards and poisons | `gpu/scratch` |
 | call | addresses and strides of the tensors of a pass | `gpu/call` |
 | block | the parameters as a dataclass: types, nested structs (`__`), alignment, descriptors | `codegen/struct` |
 | exports | the tables in a cubin that say what was compiled, and what the host expects | `codegen/cuda` `cuda/tables` |
 | launch | grid, block, shared memory, cluster, dependence on the launch before it, workspaces to clear | `cuda/launch` `gpu/launching` |
 | descriptors | TMA's view of a tensor | `cuda/tensor_maps` |
 | arrays | small arrays that kernels read besides the tensors | `gpu/auxiliary` |
-| conversions | what the host changes before the upload and after the download, on views of the arena | `cuda/copies` `cuda/staging` `gpu/arena_views` `gpu/host_side` |
+| conversions | what the host changes before the upload and after the download, on views of the arena | `gpu/copies` `cuda/staging` `gpu/arena_views` `gpu/host_side` |
 
 `cudnn_oss` imports 26 names of these modules, `mem_efficient` 31, `flash_attn_3` 51, and `flash_attn` 59 (`tests/backends/cuda/test_price.py`).
 
@@ -68,7 +68,7 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 | `backends/NAME/situation.py` | what the project's host code derives from a problem; it has `problem` and `device` |
 | `backends/NAME/problem_rules.py` | the checks of the rules about problems (`gpu/rule_rows.py` `conditions`); one function may yield what several find (`together`) |
 | `backends/NAME/decide.py` | the `Few`: kernels, rules, and the rank of what fits. It asks every rule that applies, including the core's; `discord`: what a backward kernel needs of the forward kernel of one plan (`domain/passes.py`) |
-| `backends/NAME/scratch.py` | the scratch tensors (`cuda/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
+| `backends/NAME/scratch.py` | the scratch tensors (`gpu/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
 | `backends/NAME/arguments.py` | the parameter block and the launch, what a plan says about them, and what the cubin must export for them (`cuda/tables.py` `Expected`) |
 | `backends/NAME/conversions.py` | what the host changes before the upload and after the download, if anything |
 | `backends/NAME/__init__.py` | the hook that registers `CubinBackend(UPSTREAM)` |
@@ -90,12 +90,12 @@ The smallest `SmallUpstream` needs less:
 | `backends/NAME/upstream.py` | the class and its object |
 | `backends/NAME/__init__.py` | the hook |
 
-An `Upstream` answers for itself what a `Few` and a `SmallUpstream` answer:
+A `CubinUpstream` answers for itself what a `Few` and a `SmallUpstream` answer:
 
 | file | content |
 |---|---|
-| `backends/NAME/kernel_rules.py` | which kernels exist: `cuda/listed.py` `listed_rules` with the catalogue, for `refusals` |
-| `backends/NAME/decide.py` | the index of each family (`cuda/choosing.py` `indexes`) and the rank of what fits, for `gpu/index.py` `decisions` |
+| `backends/NAME/kernel_rules.py` | which kernels exist: `gpu/listed.py` `listed_rules` with the catalogue, for `refusals` |
+| `backends/NAME/decide.py` | the index of each family (`gpu/choosing.py` `indexes`) and the rank of what fits, for `gpu/index.py` `decisions` |
 | `backends/NAME/plan.py` | stages and workspaces |
 | `backends/NAME/arguments.py`, `backends/NAME/launches.py` | the parameter block of each stage, and its launch |
 

@@ -1,4 +1,4 @@
-"""``CubinBackend``: the backend for the kernels of an ``Upstream``. NVRTC compiles each kernel when it is needed."""
+"""``CubinBackend``: the backend for the kernels of a ``CubinUpstream``. NVRTC compiles each kernel when it is needed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.gpu.devices import report_undriven
-from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
-from fmha_cli.domain.decision import Decision
+from fmha_cli.backends.cuda.upstream import CubinUpstream
+from fmha_cli.backends.gpu.upstream_backend import UpstreamBackend
+from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
-from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
-from fmha_cli.domain.rules import Reason, Rule
 
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.shop import Workshop
@@ -36,7 +33,7 @@ def may_be_driven(drivers: Sequence[Path] = DRIVERS, environ: Mapping[str, str] 
     return any(path.exists() for path in drivers) or any(Path(entry, "libcuda.so.1").exists() for entry in folders)
 
 
-class CubinBackend:
+class CubinBackend(UpstreamBackend[CubinUpstream]):
     """See ``fmha_cli.domain.protocols`` (Backend, Profiled, Batched, Estimated, DryRun, Keyed) and ``domain.installation`` (Doctored,
     Sourced) for the contract of the methods.
 
@@ -45,47 +42,18 @@ class CubinBackend:
         driven: whether the machine may have an NVIDIA driver; by default :func:`may_be_driven` decides.
     """
 
-    automatic = True
-    runtimes = ("cuda",)
+    vendor, runtimes, node = "NVIDIA", ("cuda",), DRIVERS[0]
 
-    def __init__(self, upstream: Upstream, driven: bool | None = None) -> None:
-        self.upstream = upstream
-        self.name, self.algorithm = upstream.name, upstream.algorithm
-        self.dropout_stream = upstream.dropout_stream
-        self.home_option = upstream.home_option
-        self._driven = may_be_driven() if driven is None else driven
-        self.probes_in_parent = not self._driven  # without a driver there is nothing to open
+    def __init__(self, upstream: CubinUpstream, driven: bool | None = None) -> None:
+        super().__init__(upstream, may_be_driven() if driven is None else driven)
 
-    def probe(self) -> Availability:
-        if not self._driven:
-            return report_undriven("NVIDIA", DRIVERS[0])
+    def _ask_driver(self) -> Availability:
         from fmha_cli.backends.cuda.driver import probe_cuda
 
         return probe_cuda()
 
-    def archs(self) -> tuple[str, ...]:
-        return tuple(name for name in arch_names() if self.name in load_arch(name).backends)
-
-    def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
-        return self.upstream.kernels(arch)
-
     def profile_kernels(self, arch: ArchSpec, profile: str) -> Iterable[KernelSpec]:
         return self.upstream.profile_kernels(arch, profile)
-
-    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
-        return self.upstream.refusals(kernel)
-
-    def rules(self) -> tuple[Rule, ...]:
-        return self.upstream.rules()
-
-    def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        return self.upstream.passes().decide(problem, device)
-
-    def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        return self.upstream.passes().plan(problem, kernel, device)
-
-    def upstream_name(self, kernel: KernelSpec) -> str | None:
-        return self.upstream.upstream_name(kernel)
 
     def prepare(self, context: BuildContext) -> Workshop:
         from fmha_cli.backends.cuda.shop import workshop
@@ -116,9 +84,9 @@ class CubinBackend:
         return inspect(self.upstream, kernel, artifact)
 
     def open(self, device: DeviceFacts) -> Session:
-        from fmha_cli.backends.cuda.upstream_session import UpstreamSession
+        from fmha_cli.backends.cuda.upstream_session import CubinSession
 
-        return UpstreamSession(self.upstream, device)
+        return CubinSession(self.upstream, device)
 
     def checkers(self) -> Sequence[Checker]:
         from fmha_cli.toolchain.cuda.toolchain import check_compilers

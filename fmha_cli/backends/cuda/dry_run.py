@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.backends.cuda.launch import INT_BYTES, Launch, argument_bytes
+from fmha_cli.backends.cuda.launch import INT_BYTES, argument_bytes
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.cuda.tensor_maps import BYTES, TensorMap
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.backends.gpu.call import Call, calls_of
-from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
-from fmha_cli.codegen.struct import Layout, c_fields, host_layout
+from fmha_cli.backends.gpu.dry_run import (
+    ARENA,
+    Place,
+    auxiliary_places,
+    block_members,
+    launch_notes,
+    places_of,
+    pointer_text,
+)
+from fmha_cli.backends.gpu.launching import Launch
+from fmha_cli.codegen.struct import host_layout
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.protocols import BoundTensor, KernelArgument, LaunchView
 
-_KINDS = {
-    ctypes.c_void_p: "pointer",
-    ctypes.c_float: "float",
-    ctypes.c_bool: "bool",
-    ctypes.c_uint16: "unsigned",
-    ctypes.c_uint32: "unsigned",
-    ctypes.c_uint64: "unsigned",
-}
-
 
 def describe_launches(
-    upstream: Upstream,
+    upstream: CubinUpstream,
     plan: Plan,
     artifacts: Sequence[Path],
     tensors: Mapping[str, BoundTensor],
@@ -57,7 +56,7 @@ def describe_launches(
     )
 
 
-def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places: Sequence[Place]) -> LaunchView:
+def _view(upstream: CubinUpstream, stage: Stage, path: Path, call: Call[Any], places: Sequence[Place]) -> LaunchView:
     expected = upstream.expect_exports(stage.kernel)
     abi = check_exports(path.read_bytes(), stage.kernel, expected)
     found, separate = abi.kernel, abi.fields if expected.separate else None
@@ -74,39 +73,11 @@ def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places:
         lds_dynamic=launch.shared,
         argument_bytes=size,
         arguments=(
-            *_members(params, layout, places),
+            *block_members(_shown(params, places), layout, places),
             *_extra(expected.extra, launch, size),
         ),
-        notes=tuple(_notes(upstream, stage, call, launch)),
+        notes=tuple(launch_notes(upstream, stage, call, launch)),
     )
-
-
-def _members(params: Any, layout: Layout, places: Sequence[Place]) -> Iterator[KernelArgument]:
-    """Every field of the block. A field that is a structure is replaced by its own fields."""
-    block: type = type(params)
-    kinds = {name: kind.ctype for name, kind in c_fields(block)}
-    for name, offset, size in layout:
-        value, kind = getattr(params, name), kinds[name]
-        if not issubclass(kind, ctypes.Structure):
-            yield _member(name, offset, size, kind, value, places)
-            continue
-        given = (*value, *(0,) * (len(kind._fields_) - len(value)))  # ctypes makes the members behind the value zero
-        for (part, inner), number in zip(kind._fields_, given, strict=True):
-            mark = getattr(kind, part)
-            yield _member(f"{name}.{part}", offset + mark.offset, mark.size, inner, number, places)
-
-
-def _member(name: str, offset: int, size: int, ctype: Any, value: Any, places: Sequence[Place]) -> KernelArgument:
-    kind, shown = _KINDS.get(ctype, "signed"), value
-    if isinstance(value, TensorMap):
-        kind, shown = "bytes", f"{pointer_text(value.address, places)}: {value.text()}"
-    elif isinstance(value, tuple):
-        kind, shown = "bytes", ", ".join(map(str, value))
-    elif kind == "pointer":
-        shown = pointer_text(value, places)
-    elif kind == "float" and not isfinite(value):
-        shown = str(value)  # JSON has no such number
-    return KernelArgument(name=name, offset=offset, bytes=size, kind=kind, value=shown)
 
 
 def _extra(names: Sequence[str], launch: Launch, end: int) -> Iterator[KernelArgument]:
@@ -117,13 +88,8 @@ def _extra(names: Sequence[str], launch: Launch, end: int) -> Iterator[KernelArg
         yield KernelArgument(name=name, offset=at, bytes=INT_BYTES, kind="signed", value=value)
 
 
-def _notes(upstream: Upstream, stage: Stage, call: Call[Any], launch: Launch) -> Iterator[str]:
-    if not upstream.launches(call.situation):
-        yield "not launched: there is nothing to attend to, so the host fills the outputs"
-    elif launch.empty:
-        yield "not launched: its grid is empty"
-    if launch.cleared:
-        yield f"before it, timed with it: {', '.join(launch.cleared)} zeroed"
-    names = [name for name in upstream.list_zeroed(call.plan) if name in call.tensors]
-    if names and stage is call.plan.stages[0]:
-        yield zeroed_note(names)
+def _shown(params: Any, places: Sequence[Place]) -> Any:
+    """The parameter block with a text in place of each descriptor."""
+    values = ((field.name, getattr(params, field.name)) for field in fields(params))
+    maps = {name: value for name, value in values if isinstance(value, TensorMap)}
+    return replace(params, **{n: f"{pointer_text(m.address, places)}: {m.text()}" for n, m in maps.items()})

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
-from fmha_cli.domain.installation import NOT_FETCHED, DoctorCheck, SourceState, SourceTree, Surroundings
+from fmha_cli.domain.installation import DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.domain.plan import Edited
 from fmha_cli.sources.homes import Home, Known, home_files, home_path, look_at, unfit
 from fmha_cli.sources.pins import pin_of
@@ -22,7 +22,7 @@ class OwnTree:
     """The user's tree.
 
     Attributes:
-        root: its folder; ``Upstream.folders`` are below it.
+        root: its folder; ``CubinUpstream.folders`` are below it.
         home: its content, next to the pinned one.
         pinned: the digest of the pinned source, which an unedited tree shares.
     """
@@ -42,7 +42,7 @@ class OwnTree:
         return self.pinned if self.edited is None else self.home.digest
 
 
-def own_files(upstream: Upstream, home: str) -> dict[str, Path]:
+def own_files(upstream: CubinUpstream, home: str) -> dict[str, Path]:
     """The files of a user's tree that kernels can include.
 
     Raises:
@@ -53,7 +53,7 @@ def own_files(upstream: Upstream, home: str) -> dict[str, Path]:
         return home_files(parts)
 
 
-def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, notify: Notify) -> OwnTree | None:
+def own_tree(upstream: CubinUpstream, options: Mapping[str, str], cache_root: Path, notify: Notify) -> OwnTree | None:
     """The tree that the options name; None if they name none.
 
     Raises:
@@ -85,9 +85,9 @@ def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, n
     return found
 
 
-def source_tree(upstream: Upstream, here: Surroundings) -> SourceTree:
+def source_tree(upstream: CubinUpstream, here: Surroundings) -> SourceTree:
     """The tree that kernels would be built against. Nothing is fetched."""
-    from fmha_cli.sources.store import standing
+    from fmha_cli.sources.store import pinned_tree
 
     assert upstream.source is not None
     try:
@@ -104,29 +104,17 @@ def source_tree(upstream: Upstream, here: Surroundings) -> SourceTree:
             edited=own.edited,
             notes=own.home.notes,
         )
-    pinned = pin_of(upstream.source)
-    found = standing(pinned, open_root(here.cache_root))
-    if found.state is not SourceState.PRESENT:
-        damaged = found.state is SourceState.DAMAGED
-        why = "the pinned source in the cache is damaged" if damaged else NOT_FETCHED
-        return SourceTree(state=SourceState.MISSING, why=why, help=f"fmha sources fetch {pinned.name}")
-    return SourceTree(
-        state=SourceState.PRESENT,
-        origin=f"the pinned source {pinned.name}",
-        include=str(found.path),
-        revision=pinned.archive.version,
-        digest=pinned.digest,
-    )
+    return pinned_tree(upstream.source, here)
 
 
-def check_tree(upstream: Upstream, here: Surroundings) -> Iterator[DoctorCheck]:
+def check_tree(upstream: CubinUpstream, here: Surroundings) -> Iterator[DoctorCheck]:
     """Check the tree that the user names, if there is one."""
     if upstream.source is None or upstream.home_option not in here.options:
         return
     yield source_tree(upstream, here).check(upstream.source)
 
 
-def _parts(upstream: Upstream, home: str) -> tuple[Path, dict[str, Path]]:
+def _parts(upstream: CubinUpstream, home: str) -> tuple[Path, dict[str, Path]]:
     root = home_path(home)
     parts = {name: root / folder for name, folder in upstream.folders.items()}
     missing = [str(upstream.folders[name]) for name, folder in parts.items() if not _holds_any(folder)]

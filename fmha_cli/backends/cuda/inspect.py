@@ -1,9 +1,9 @@
-"""Figures about a built kernel of an ``Upstream``: registers, spills, shared memory, occupancy, instructions, build."""
+"""Figures about a built kernel of a ``CubinUpstream``: registers, spills, shared memory, occupancy, instructions, build."""
 
 from __future__ import annotations
 
 from fmha_cli.backends.cuda.tables import CubinExports, check_exports
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
@@ -18,7 +18,7 @@ from fmha_cli.toolchain.elf import MalformedObject
 _REGISTER_BYTES = 4
 
 
-def inspect(upstream: Upstream, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
+def inspect(upstream: CubinUpstream, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
     """The figures of ``fmha inspect``.
 
     - ``occupancy``: warps of one scheduler.

@@ -1,33 +1,18 @@
-"""The launch of a stage of a plan: its shape, and the bytes of its arguments."""
+"""The bytes of a kernel's arguments, with the descriptors that the driver makes."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from fmha_cli.backends.cuda.tensor_maps import WORDS, TensorMap
-from fmha_cli.backends.gpu.launching import Shape
 from fmha_cli.codegen.struct import Layout, host_layout, pack
 
 INT_BYTES = 4
 Encode = Callable[[TensorMap], bytes]
-
-
-@dataclass(frozen=True)
-class Launch(Shape):
-    """One launch of a kernel that takes one parameter block.
-
-    Attributes:
-        extra: values of the kernel's ``int`` parameters that follow the block.
-        cleared: names of the workspaces that must be zero when the kernel starts, because it counts in them. Every
-            launch clears them, those of a graph too, and the stage's time includes that.
-    """
-
-    extra: tuple[int, ...] = ()
-    cleared: tuple[str, ...] = ()
 
 
 def pack_params(params: Any, encode: Encode) -> ctypes.Structure:

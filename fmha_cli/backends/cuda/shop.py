@@ -1,4 +1,4 @@
-"""Build one kernel of an ``Upstream`` from its text, a compiler, the headers of its pinned source, and the cache."""
+"""Build one kernel of a ``CubinUpstream`` from its text, a compiler, the headers of its pinned source, and the cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from fmha_cli.backends.cuda.homes import OwnTree, own_tree
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
@@ -36,7 +36,7 @@ from fmha_cli.toolchain.notice import Notice, NoticeKind, as_text
 COMPILER_OPTION = "compiler"
 """The entry of ``BuildContext.options`` that names one of ``toolchain.COMPILERS``."""
 FAILS_ON = "nvrtc_assembler_fails_on"
-"""The architecture fact that lists what a kernel may do that NVRTC's own assembler does not survive (``Upstream.instructions``)."""
+"""The architecture fact that lists what a kernel may do that NVRTC's own assembler does not survive (``CubinUpstream.instructions``)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Workshop:
         """The differences of the sources from the pinned ones."""
         return None if self.own is None else self.own.edited
 
-    def must_compile(self, upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> bool:
+    def must_compile(self, upstream: CubinUpstream, kernel: KernelSpec, context: BuildContext) -> bool:
         """Whether :func:`build` would compile the kernel: there is a compiler, and no cubin from the cache or an archive.
 
         Raises:
@@ -79,7 +79,7 @@ class Workshop:
         return toolchain is not None and _known(upstream, kernel, text, toolchain, self, wished) is None
 
 
-def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
+def workshop(upstream: CubinUpstream, context: BuildContext) -> Workshop:
     """The context's workshop, or a new one. A missing compiler is not an error yet.
 
     Raises:
@@ -127,7 +127,7 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
     return Workshop(kernels, toolchain, fault, assemble, tree, _read_pinned(upstream))
 
 
-def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Artifact:
+def build(upstream: CubinUpstream, kernel: KernelSpec, context: BuildContext) -> Artifact:
     """The cubin of a kernel: from the cache, from an imported archive, or compiled now.
 
     If NVRTC refuses the text and nvcc is installed, nvcc compiles it, and a notice says so. If the context names a
@@ -163,7 +163,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
         return _compile(upstream, kernel, text, spare, shop, context)
 
 
-def key_of(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> BuildKey:
+def key_of(upstream: CubinUpstream, kernel: KernelSpec, context: BuildContext) -> BuildKey:
     """The key of the kernel that :func:`build` compiles and keeps.
 
     Raises:
@@ -180,7 +180,7 @@ def key_of(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Bui
     return _key(upstream, kernel, text_of(upstream, kernel, shop.digests), toolchain, shop)
 
 
-def text_of(upstream: Upstream, kernel: KernelSpec, digests: tuple[str, ...] | None = None) -> str:
+def text_of(upstream: CubinUpstream, kernel: KernelSpec, digests: tuple[str, ...] | None = None) -> str:
     """The whole translation unit.
 
     It names the sources that it includes, so an imported cubin that was made from other sources never matches it.
@@ -194,18 +194,18 @@ def text_of(upstream: Upstream, kernel: KernelSpec, digests: tuple[str, ...] | N
     return f"{sources}// shims {shims_digest}\n{upstream.emit(kernel)}"
 
 
-def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:
+def needs_assembler(upstream: CubinUpstream, kernel: KernelSpec) -> bool:
     """Whether NVRTC's own assembler would crash on the kernel, according to the facts of its architecture."""
     fact = load_arch(kernel.arch).facts.get(FAILS_ON)
     return fact is not None and not upstream.instructions(kernel).isdisjoint(fact["value"])
 
 
-def _read_pinned(upstream: Upstream) -> tuple[str, ...]:
+def _read_pinned(upstream: CubinUpstream) -> tuple[str, ...]:
     """The digest of the pinned source that the text includes; empty if there is none."""
     return () if upstream.source is None else (pin_of(upstream.source).digest,)
 
 
-def _unfit(upstream: Upstream, toolchain: CudaToolchain) -> EnvironmentProblem:
+def _unfit(upstream: CubinUpstream, toolchain: CudaToolchain) -> EnvironmentProblem:
     return EnvironmentProblem(
         f"{toolchain.path} ({toolchain.version}) cannot compile the kernels of {upstream.name}",
         code="B050",
@@ -215,14 +215,14 @@ def _unfit(upstream: Upstream, toolchain: CudaToolchain) -> EnvironmentProblem:
     )
 
 
-def _require_buildable(upstream: Upstream, kernel: KernelSpec) -> None:
+def _require_buildable(upstream: CubinUpstream, kernel: KernelSpec) -> None:
     reasons = upstream.refusals(kernel)
     if reasons:
         raise unbuildable(kernel, reasons)
 
 
 def _toolchain(
-    upstream: Upstream, kernel: KernelSpec, shop: Workshop, wished: bool
+    upstream: CubinUpstream, kernel: KernelSpec, shop: Workshop, wished: bool
 ) -> tuple[CudaToolchain | None, EnvironmentProblem | None]:
     """The compiler for a kernel, or why there is none."""
     found = shop.toolchain
@@ -235,7 +235,12 @@ def _toolchain(
 
 
 def _known(
-    upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain | None, shop: Workshop, wished: bool
+    upstream: CubinUpstream,
+    kernel: KernelSpec,
+    text: str,
+    toolchain: CudaToolchain | None,
+    shop: Workshop,
+    wished: bool,
 ) -> Artifact | None:
     """The cubin of a kernel from the cache or, unless the context names a compiler, from an imported archive."""
     known = None if toolchain is None else shop.cache.lookup(_key(upstream, kernel, text, toolchain, shop))
@@ -243,7 +248,12 @@ def _known(
 
 
 def _compile(
-    upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop, context: BuildContext
+    upstream: CubinUpstream,
+    kernel: KernelSpec,
+    text: str,
+    toolchain: CudaToolchain,
+    shop: Workshop,
+    context: BuildContext,
 ) -> Artifact:
     key = _key(upstream, kernel, text, toolchain, shop)
     folders = {name: upstream.shim_folder(name) for name in upstream.shims[toolchain.kind]}
@@ -271,7 +281,7 @@ def _compile(
     return replace(made, edited=shop.edited)
 
 
-def _require_sound(upstream: Upstream, kernel: KernelSpec, work: Path) -> None:
+def _require_sound(upstream: CubinUpstream, kernel: KernelSpec, work: Path) -> None:
     """Refuse a cubin whose kernel would be slow in a way that the upstream's authors call a defect.
 
     Raises:
@@ -288,7 +298,7 @@ def _require_sound(upstream: Upstream, kernel: KernelSpec, work: Path) -> None:
         )
 
 
-def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:
+def _faults(upstream: CubinUpstream, made: Artifact) -> Iterator[str]:
     """Defects that cost speed in a cubin that was just compiled."""
     unasked = [name for name in Cubin(made.path.read_bytes()).extern_calls if name not in upstream.calls]
     if unasked:
@@ -296,7 +306,7 @@ def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:
     yield from remarks_of(made.log.read_text("utf-8", "replace"))
 
 
-def _key(upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop) -> BuildKey:
+def _key(upstream: CubinUpstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop) -> BuildKey:
     own = upstream.shims[toolchain.kind]
     digests = (*(_tree_digest(upstream.shim_folder(name)) for name in own), *shop.digests)
     return cuda_key(kernel, text, toolchain, upstream.flags[toolchain.kind], (*own, *upstream.folders), digests)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import DeviceFacts
@@ -17,13 +17,13 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Rule
 
 if TYPE_CHECKING:
-    from fmha_cli.backends.cuda.few import Few
-    from fmha_cli.backends.cuda.launch import Launch
-    from fmha_cli.backends.cuda.scratch import Scratch
     from fmha_cli.backends.gpu.call import Call
+    from fmha_cli.backends.gpu.few import Few
+    from fmha_cli.backends.gpu.launching import Launch
+    from fmha_cli.backends.gpu.scratch import Scratch
 
 
-class SmallUpstream(Upstream):
+class SmallUpstream(CubinUpstream):
     """Its kernels and rules are those of a ``Few``.
 
     Attributes:
@@ -68,7 +68,7 @@ class SmallUpstream(Upstream):
         return self.few.situation_of(problem, device)
 
     def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        from fmha_cli.backends.cuda.scratch import launch_detail, workspaces
+        from fmha_cli.backends.gpu.scratch import launch_detail, workspaces
 
         situation = self.situation_of(problem, device)
         launched, launch = self.launches(situation), self.launch(kernel, situation)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fmha_cli.backends.cuda.few import Few
+from fmha_cli.backends.cuda.capability import refused_by_compiler
 from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL, single
 from fmha_cli.backends.gpu.conditions import next_multiple
+from fmha_cli.backends.gpu.few import Few
 from fmha_cli.backends.gpu.index import SmallSituation
 from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
 from fmha_cli.codegen.cudnn_oss.facts import NAME, facts_of, kernels
@@ -42,5 +43,6 @@ def _findings(s: SmallSituation, kernel: KernelSpec) -> Iterator[tuple[str, Foun
 
 
 CONDITIONS = conditions(NAME, together([f"K{number}" for number in range(610, 615)], _findings))
-IDS, REPLACED = ("K600", "K601", "K602"), (SIGNATURE_RULE_IDS["mask"], HDIM_RULE.id)
-FEW = Few(NAME, lambda arch: kernels(arch.name), IDS, SmallSituation, CONDITIONS, REPLACED)
+IDS, REPLACED = ("K600", "K602"), (SIGNATURE_RULE_IDS["mask"], HDIM_RULE.id)
+MORE = {"K601": refused_by_compiler}
+FEW = Few(NAME, lambda arch: kernels(arch.name), IDS, SmallSituation, CONDITIONS, REPLACED, more=MORE)

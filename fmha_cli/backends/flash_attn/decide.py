@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.compiled_for import SHARED_RULES
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, SPLITS, no_kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
+from fmha_cli.backends.gpu.choosing import indexes, nearest_hdim
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD
 from fmha_cli.backends.gpu.index import (
     IndexedKernel,

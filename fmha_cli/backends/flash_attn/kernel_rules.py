@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.cuda.listed import listed_rules
 from fmha_cli.backends.flash_attn.catalogue import kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
+from fmha_cli.backends.gpu.listed import listed_rules
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason, Rule
 

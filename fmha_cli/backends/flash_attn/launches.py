@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.flash_attn.plan import grid_of
 from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.codegen.flash_attn import traits
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL
 from fmha_cli.codegen.flash_attn.instance import instance_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType as Map
 
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -25,7 +25,7 @@ _FILES = {
 """The ``direction`` in the name of the file whose launch code instantiates the kernel."""
 
 
-class FlashAttention(Upstream):
+class FlashAttention(CubinUpstream):
     """``csrc/flash_attn`` of flash-attn 2.8.3.post2, with the CUTLASS of the same archive."""
 
     name = NAME

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
 from fmha_cli.backends.flash_attn_3.problem_rules import CONDITIONS, ORDER, SHARED_RULES, no_kernels
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation, situation_of
+from fmha_cli.backends.gpu.choosing import indexes, nearest_hdim
 from fmha_cli.backends.gpu.conditions import BACKWARD
 from fmha_cli.backends.gpu.index import IndexedKernel, decisions, families_for
 from fmha_cli.backends.gpu.known_bad import noted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.cuda.listed import listed_rules
 from fmha_cli.backends.flash_attn_3.catalogue import kernels
+from fmha_cli.backends.gpu.listed import listed_rules
 from fmha_cli.codegen.flash_attn_3.facts import NAME
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Reason, Rule

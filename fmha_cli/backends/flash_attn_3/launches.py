@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.flash_attn_3.arguments import heads, row_tiles
 from fmha_cli.backends.flash_attn_3.backward_plan import backward_launch
 from fmha_cli.backends.flash_attn_3.scratch import COUNTING, SEMAPHORE
 from fmha_cli.backends.flash_attn_3.situation import PREPARED_BY_ONE, Fa3Situation
 from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.codegen.flash_attn_3.backward_emit import stated_facts
 from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance, ConvertInstance, DotInstance
 from fmha_cli.codegen.flash_attn_3.emit import COMBINE_FACTS, FACTS, PREPARE_FACTS, SYMBOL

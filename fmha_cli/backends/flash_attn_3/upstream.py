@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType as Map
 
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.codegen.flash_attn_3.algorithm import Fa3Algorithm
 from fmha_cli.codegen.flash_attn_3.facts import NAME
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -15,7 +15,7 @@ _MIB = 2**20
 _TREE = Path("third_party", "flash-attention")
 
 
-class FlashAttention3(Upstream):
+class FlashAttention3(CubinUpstream):
     """``hopper/`` of FlashAttention, with the CUTLASS beside it, both from the sdist of xformers 0.0.34."""
 
     name, algorithm = NAME, Fa3Algorithm

@@ -52,3 +52,17 @@ class Shape:
     def empty(self) -> bool:
         """Whether there is no block to run."""
         return 0 in self.grid
+
+
+@dataclass(frozen=True)
+class Launch(Shape):
+    """One launch of a kernel that takes one parameter block.
+
+    Attributes:
+        extra: values of the kernel's ``int`` parameters that follow the block.
+        cleared: names of the workspaces that must be zero when the kernel starts, because it counts in them. Every
+            launch clears them, those of a graph too, and the stage's time includes that.
+    """
+
+    extra: tuple[int, ...] = ()
+    cleared: tuple[str, ...] = ()

@@ -81,6 +81,7 @@ class GpuSession(ABC, Generic[S]):
     @abstractmethod
     def launch(self) -> tuple[int, ...]:
         """Run all stages once and wait: nanoseconds per stage."""
+        return ()
 
     def download(self) -> None:
         calls, mirror = self._bound()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 from fmha_cli.codegen.mem_efficient.emit import block_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fmha_cli.backends.cuda.few import REFUSED, capability
+from fmha_cli.backends.cuda.capability import REFUSED, capability
 from fmha_cli.codegen.mem_efficient.algorithm import NAME
 from fmha_cli.codegen.mem_efficient.traits import FAMILIES, Traits, document, kernels_of
 from fmha_cli.domain.arch import ArchSpec

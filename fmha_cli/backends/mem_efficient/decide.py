@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from fmha_cli.backends.cuda.few import Few
+from fmha_cli.backends.cuda.capability import refused_by_compiler
+from fmha_cli.backends.gpu.few import Few
 from fmha_cli.backends.gpu.index import IndexedKernel
 from fmha_cli.backends.gpu.known_bad import noted
 from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
@@ -65,11 +66,12 @@ def _rank_fitting(s: MemEfficientSituation, place: int, candidate: IndexedKernel
 FEW = Few(
     NAME,
     kernels,
-    ("K500", "K501", "K502"),
+    ("K500", "K502"),
     MemEfficientSituation,
     CONDITIONS,
     replaced=(LEFTPAD_RULE.id,),  # the kernels can start behind left padding
     unchecked=(*OF_PAIRS, "K539"),
     listed=partial(profile_kernels, profile=WIDEST),
+    more={"K501": refused_by_compiler},
     supported=_rank_fitting,
 )

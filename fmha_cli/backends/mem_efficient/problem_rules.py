@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fmha_cli.backends.cuda.few import capability
+from fmha_cli.backends.cuda.capability import capability
 from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
 from fmha_cli.backends.gpu.rule_rows import Found, conditions, refuse_if, together
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of

@@ -195,8 +195,9 @@ def _descriptor(raw: bytes, address: int) -> Descriptor:
 
 
 def _compare(kernel: KernelMetadata) -> None:
-    """Require that both statements of LDS, scratch and arguments agree, which exposes a read at a wrong offset."""
+    """Require that both statements of LDS, scratch and arguments agree, which exposes a read at a wrong offset. The descriptor of
+    a kernel that people wrote in assembly may leave the size of the arguments 0, which states nothing."""
     hardware = kernel.descriptor
     said = (kernel.lds_bytes, kernel.scratch_bytes, kernel.kernarg_bytes)
-    if said != (hardware.lds_bytes, hardware.scratch_bytes, hardware.kernarg_bytes):
+    if said != (hardware.lds_bytes, hardware.scratch_bytes, hardware.kernarg_bytes or kernel.kernarg_bytes):
         raise MalformedObject(f"metadata and descriptor of kernel {kernel.name} contradict each other")

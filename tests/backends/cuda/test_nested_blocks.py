@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import pytest
 
-from fmha_cli.backends.cuda.launch import Launch, argument_bytes
+from fmha_cli.backends.cuda.launch import argument_bytes
 from fmha_cli.backends.cuda.tables import Expected, check_exports
 from fmha_cli.backends.cuda.tensor_maps import TensorMap
-from fmha_cli.backends.cuda.upstream_session import LoadedKernel
+from fmha_cli.backends.cuda.upstream_session import LoadedCubin
+from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.codegen.cuda import VERSION, exports_text
 from fmha_cli.codegen.cudnn_oss.facts import kernels
 from fmha_cli.codegen.struct import (
@@ -131,7 +132,7 @@ class Calls:
 def test_a_loaded_kernel_is_launched_with_the_block_at_its_place(lead: int, tmp_path: Path) -> None:
     path, cuda = tmp_path / "artifact", Calls()
     path.write_bytes(cubin(lead))
-    loaded = LoadedKernel(cuda, KERNEL, path, EXPECTED)  # type: ignore[arg-type]
+    loaded = LoadedCubin(cuda, KERNEL, path, EXPECTED)  # type: ignore[arg-type]
     block = Nested(main__q=7, main__map=(), main__n=0, tail__splits=9)
     prepared = loaded.prepare(block, Launch((1, 1, 1), (128, 1, 1)))
     prepared("stream")

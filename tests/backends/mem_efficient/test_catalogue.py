@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.cuda.few import capability
+from fmha_cli.backends.cuda.capability import capability
 from fmha_cli.backends.mem_efficient.catalogue import kernels, profile_kernels
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.algorithm import NAME, MemEffAlgorithm

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.discovery.registry import build_registry
 from tests.checks.cuda_builds import kernel_of, referee
 from tests.checks.kernel_builds import KernelBuild, build, row_of
 from tests.support.builds.nvrtc_context import nvrtc_context
 
 
-def built_rows(upstream: Upstream, cases: Sequence[KernelBuild], cache: Path) -> list[dict[str, Any]]:
+def built_rows(upstream: CubinUpstream, cases: Sequence[KernelBuild], cache: Path) -> list[dict[str, Any]]:
     """The figures of cases, whose kernels NVRTC builds and ``inspect`` reads as NVIDIA's tools do. Skips the test
     if NVRTC or the sources are missing."""
     context = nvrtc_context(upstream, cache, len(os.sched_getaffinity(0)))

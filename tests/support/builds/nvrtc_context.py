@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.backends.cuda.shop import workshop
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cuda.probe import CudaKind
 
 
-def nvrtc_context(upstream: Upstream, cache_root: Path, jobs: int = 1) -> BuildContext:
+def nvrtc_context(upstream: CubinUpstream, cache_root: Path, jobs: int = 1) -> BuildContext:
     """A context with the run's cache. Skips the test if NVRTC does not work or the pinned sources are missing."""
     context = BuildContext(cache_root, jobs=jobs)
     shop = workshop(upstream, context)

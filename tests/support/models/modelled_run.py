@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.launch import pack_params
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call, calls_of
+from fmha_cli.backends.gpu.copies import fill_outputs
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
@@ -49,7 +49,7 @@ class Outcome:
         return not self.faults
 
 
-def plans_of(upstream: Upstream, problem: Problem, device: DeviceFacts) -> list[Plan]:
+def plans_of(upstream: CubinUpstream, problem: Problem, device: DeviceFacts) -> list[Plan]:
     """The plans of every kernel of the device's first architecture that supports a problem, the default first."""
     passes = upstream.passes()
     supported = [d for d in passes.decide(problem, device) if isinstance(d, Supported)]
@@ -58,7 +58,7 @@ def plans_of(upstream: Upstream, problem: Problem, device: DeviceFacts) -> list[
 
 
 def run_plan(
-    upstream: Upstream,
+    upstream: CubinUpstream,
     model: Model,
     plan: Plan,
     device: DeviceFacts,
@@ -120,7 +120,7 @@ def run_plan(
 
 
 def _launch_all(
-    upstream: Upstream,
+    upstream: CubinUpstream,
     model: Model,
     call: Call[Any],
     memory: Image,

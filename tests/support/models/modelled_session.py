@@ -14,8 +14,8 @@ from fmha_nvptx_emu.recording import Launch, Recording
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.driver import LIBRARY
 from fmha_cli.backends.cuda.launch import INT_BYTES
-from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.cuda.upstream_session import UpstreamSession
+from fmha_cli.backends.cuda.upstream import CubinUpstream
+from fmha_cli.backends.cuda.upstream_session import CubinSession
 from fmha_cli.codegen.struct import Layout, host_layout
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Plan
@@ -38,10 +38,10 @@ class PlayedMemory(HostMemory):
         return super().bytes_at(address, size)
 
 
-class ModelledSession(UpstreamSession):
+class ModelledSession(CubinSession):
     """Identifies kernels by launch order: each launch of a plan runs all stages in order."""
 
-    def __init__(self, upstream: Upstream, model: Model, device: DeviceFacts) -> None:
+    def __init__(self, upstream: CubinUpstream, model: Model, device: DeviceFacts) -> None:
         self.recording, self._model = Recording(Path(LIBRARY)), model
         super().__init__(upstream, device)
 
@@ -93,7 +93,7 @@ def together(arguments: bytes, form: type, places: Layout) -> bytes:
 class ModelledBackend(CubinBackend):
     """The backend of an upstream, with a model of its kernels."""
 
-    def __init__(self, upstream: Upstream, model: Model) -> None:
+    def __init__(self, upstream: CubinUpstream, model: Model) -> None:
         super().__init__(upstream, driven=True)
         self._model = model
 

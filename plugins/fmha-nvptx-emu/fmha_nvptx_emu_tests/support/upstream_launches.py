@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from fmha_cli.api import Problem, build_registry
-from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
-from fmha_cli.backends.gpu.launching import PackedArguments
+from fmha_cli.backends.gpu.launching import Launch, PackedArguments
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
 from fmha_cli.discovery.select import select
 from fmha_cli.discovery.wanted import Wanted

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fmha_nvptx_emu.recording import Launch, Recording
 
-from fmha_cli.backends.cuda.upstream_session import UpstreamSession
+from fmha_cli.backends.cuda.upstream_session import CubinSession
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.codegen.cudnn_oss.params import BLOCKS
 from fmha_cli.codegen.struct import ctypes_structure
@@ -26,7 +26,7 @@ def counter(standin: str, folder: str) -> None:
     """Every launch starts with a counter of 0, those of a graph too, and its time includes the clearing."""
     recording = Recording(Path(standin), capability="9.0", kernel_ns=4_000, gap_ns=6_000)
     plan = plan_of("sm_90a", LINE)
-    session = UpstreamSession(UPSTREAM, device_of("sm_90a"))
+    session = CubinSession(UPSTREAM, device_of("sm_90a"))
     session.load(plan, [cubin_of(plan, Path(folder))])
     layout = layout_of(plan.problem, plan.workspaces, gaps=True)
     session.bind(memoryview(bytearray(b"\xc3") * layout.size), layout.tensors, 1)
@@ -55,7 +55,7 @@ def descriptors(standin: str, folder: str) -> None:
     """Descriptors follow the arena: a new binding has other addresses in them."""
     Recording(Path(standin), capability="10.0")
     plan = plan_of("sm_100a", f"{LINE} --kv-heads 1 --layout bhsd:bshd")
-    session = UpstreamSession(UPSTREAM, device_of("sm_100a"))
+    session = CubinSession(UPSTREAM, device_of("sm_100a"))
     session.load(plan, [cubin_of(plan, Path(folder))])
     layout = layout_of(plan.problem, plan.workspaces, gaps=True)
     recording = Recording(Path(standin))
@@ -82,7 +82,7 @@ def descriptors(standin: str, folder: str) -> None:
 def failures(standin: str, folder: str) -> None:
     """A cubin with other parameters, and a driver without TMA, are refused before any launch."""
     recording = Recording(Path(standin), capability="9.0")
-    plan, session = plan_of("sm_90a", LINE), UpstreamSession(UPSTREAM, device_of("sm_90a"))
+    plan, session = plan_of("sm_90a", LINE), CubinSession(UPSTREAM, device_of("sm_90a"))
     with pytest.raises(KernelFailure) as drifted:
         session.load(plan, [cubin_of(plan, Path(folder), drift=4)])
     assert drifted.value.code == "B061"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 from fmha_nvptx_emu.recording import Launch, Recording
 
-from fmha_cli.backends.cuda.upstream_session import UpstreamSession
+from fmha_cli.backends.cuda.upstream_session import CubinSession
 from fmha_cli.backends.flash_attn.arguments import params_of
 from fmha_cli.backends.flash_attn.launches import launch_of
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
@@ -50,7 +50,7 @@ class Bench:
         self.recording = Recording(Path(standin), capability=f"{number[:-1]}.{number[-1]}", l2=L2, **settings)
         self.plan = plan_for(line, arch)
         self.paths = fake_cubins(self.plan, Path(folder))
-        self.session = UpstreamSession(UPSTREAM, device_for(arch))
+        self.session = CubinSession(UPSTREAM, device_for(arch))
         self.layout: ArenaLayout = layout_of(self.plan.problem, self.plan.workspaces, gaps=True)
         self.memory = bytearray([POISON]) * self.layout.size
         self.host: Bytes = np.frombuffer(self.memory, np.uint8)
@@ -313,7 +313,7 @@ def failures(standin: str, folder: str) -> None:
     b = Bench(standin, folder, "-b 1 -H 1 -s 64 -d 128")
     for name in ("cpu", "cuda:x", "hip:0", "cuda:3"):
         with pytest.raises(EnvironmentProblem) as foreign:
-            UpstreamSession(UPSTREAM, DeviceFacts(id=name, archs=("sm_90",)))
+            CubinSession(UPSTREAM, DeviceFacts(id=name, archs=("sm_90",)))
         assert foreign.value.code == "N006", name
     other = replace(b.plan.main, arch="sm_80")
     for capability, cubin, code in (

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fmha_cli.backends.cuda.driver import archs_of
-from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.flash_attn.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.launches import launch_of
@@ -15,6 +14,7 @@ from fmha_cli.backends.flash_attn.plan import plan_of
 from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.backends.gpu.call import Call as Binding
+from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import pack
 from fmha_cli.domain.decision import Supported, Unsupported

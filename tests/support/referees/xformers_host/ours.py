@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fmha_cli.backends.cuda.driver import archs_of
-from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.backends.gpu.call import Strides
+from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation

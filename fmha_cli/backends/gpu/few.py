@@ -5,46 +5,31 @@ A kernel exists if it is in the list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Generic, TypeVar
 
-from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
-from fmha_cli.backends.cuda.listed import listed_rules
+from fmha_cli.backends.gpu.choosing import indexes, nearest_hdim
 from fmha_cli.backends.gpu.conditions import (
     BACKWARD,
     FORWARD,
     MAIN,
     Condition,
+    KernelCheck,
     KernelRules,
     known_arch,
 )
 from fmha_cli.backends.gpu.index import FamilyIndex, IndexedKernel, IndexHost, decisions, families_for
 from fmha_cli.backends.gpu.known_bad import noted
+from fmha_cli.backends.gpu.listed import listed_rules
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision, Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity, core_rules
-
-REFUSED = "nvrtc_refuses"
-"""The architecture fact that names the version from which on NVRTC refuses the architecture."""
-
-
-def capability(arch: ArchSpec) -> int:
-    """The compute capability of an architecture as one number: 86 for 8.6."""
-    major, minor = arch.fact("compute_capability")
-    return 10 * int(major) + int(minor)
-
-
-def _refused_by_compiler(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    if REFUSED not in arch.facts:
-        return None
-    return Refusal(f"NVRTC {arch.fact(REFUSED)} does not compile for {kernel.arch}", "a later architecture")
-
+from fmha_cli.domain.rules import Reason, Rule, Severity, core_rules
 
 H = TypeVar("H", bound=IndexHost)
 Kernels = Callable[[ArchSpec], Iterable[KernelSpec]]
@@ -63,25 +48,27 @@ class Few(Generic[H]):
         backend: its name.
         kernels: returns the kernels that can be built for an architecture whose facts name the backend, in the project's
             order.
-        ids: of three rules in the backend's table: there are kernels for the architecture (``form``), NVRTC compiles for it,
-            and the list has the kernel (which reads ``*``).
+        ids: of two rules in the backend's table: there are kernels for the architecture (``form``), and the list has the
+            kernel (which reads ``*``).
         situation_of: returns the situation of a problem on a device.
         conditions: what the kernels need in addition to the core's rules.
         replaced: ids of the core's rules that do not apply, or that the conditions replace.
         unchecked: ids of rules that refuse nothing.
         listed: returns its kernels whether or not they can be built, if those are others.
+        more: further rules about kernels, by id.
         supported: returns the decision about a kernel that fits: of a situation, the place of the kernel's architecture
             among the device's, and the kernel.
     """
 
     backend: str
     kernels: Kernels
-    ids: tuple[str, str, str]
+    ids: tuple[str, str]
     situation_of: Callable[[Problem, DeviceFacts], H]
     conditions: tuple[Condition[H], ...]
     replaced: Collection[str] = ()
     unchecked: Collection[str] = ()
     listed: Kernels | None = None
+    more: Mapping[str, KernelCheck] = field(default_factory=dict)
     supported: Callable[[H, int, IndexedKernel], Supported] = in_order
 
     def of(self, arch: ArchSpec) -> Iterable[KernelSpec]:
@@ -90,10 +77,7 @@ class Few(Generic[H]):
 
     @cached_property
     def kernel_rules(self) -> KernelRules:
-        no_arch, compiler, unlisted = self.ids
-        return listed_rules(
-            self.backend, no_arch, unlisted, self.listed or self.kernels, {compiler: _refused_by_compiler}
-        )
+        return listed_rules(self.backend, *self.ids, self.listed or self.kernels, self.more)
 
     @cached_property
     def problem_rules(self) -> tuple[Rule, ...]:

@@ -1,0 +1,113 @@
+"""The plan around a kernel, its launch and arguments.
+
+Source: ``hsa/{gfx942,gfx950}/fmha_v3_fwd/codegen.py`` ``fmha_fwd_v3_dispatcher``, ``fmha_fwd_v3_group_dispatcher``,
+``launch_kernel``, ``launch_kernel_group``; ``csrc/py_itfs_cu/asm_mha_fwd.cu`` and ``asm_mha_varlen_fwd.cu``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.backends.aiter_asm.rules import is_packed
+from fmha_cli.backends.gpu.index import SmallSituation
+from fmha_cli.backends.gpu.launching import Launch
+from fmha_cli.backends.gpu.scratch import launch_detail
+from fmha_cli.codegen.aiter_asm.facts import facts_of
+from fmha_cli.codegen.aiter_asm.params import AiterForward
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import MaskKey
+from fmha_cli.domain.tensors import offsets
+
+if TYPE_CHECKING:
+    from fmha_cli.backends.gpu.arena_views import Array
+    from fmha_cli.backends.gpu.call import Call
+
+WIDTH, FLOAT = 2, 4
+"""Bytes of bf16, and of an element of LSE."""
+TUNED, FOR_ODD_HEADS = 5, 3
+LONG = 16384
+
+
+def launch(kernel: KernelSpec, p: Problem) -> Launch:
+    """A causal kernel takes two tiles of rows in each work-group, the first and the last that are left."""
+    tiles = -(-max(p.query_lengths(), default=0) // kernel.algorithm.tile[0])  # type: ignore[attr-defined]
+    groups = -(-tiles // 2) if kernel.signature.mask is MaskKey.CAUSAL else tiles
+    grid = (p.heads, p.batch, groups) if is_packed(kernel) else (groups, p.heads, p.batch)
+    return Launch(grid, (facts_of(kernel).threads, 1, 1))
+
+
+def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+    shape, launched = launch(kernel, problem), launches(SmallSituation(problem, device))
+    detail = launch_detail(shape.grid, prod(shape.block), shape.shared, facts_of(kernel).symbol, launched=launched)
+    return Plan(problem, (Stage(kernel, detail),), ())
+
+
+def launch_of(stage: Stage, call: Call[Any]) -> Launch:
+    return launch(stage.kernel, call.problem)
+
+
+def launches(situation: SmallSituation) -> bool:
+    """Upstream's host code launches nothing without keys."""
+    return max(situation.problem.key_lengths(), default=0) > 0
+
+
+def auxiliaries_of(situation: SmallSituation) -> Mapping[str, Array]:
+    """Where packed sequences start."""
+    from fmha_cli.backends.gpu.auxiliary import int32
+    from fmha_cli.domain.features import Mode
+
+    p = situation.problem
+    if p.mode is not Mode.GROUP:
+        return {}
+    return {"seqstart_q": int32(offsets(p.query_lengths())), "seqstart_k": int32(offsets(p.key_lengths()))}
+
+
+def params_of(stage: Stage, call: Call[Any]) -> AiterForward:
+    """The arguments, as upstream's host code makes them.
+
+    Raises:
+        InternalError: the LSE has gaps, for which the kernel has no strides.
+    """
+    p, kernel = call.problem, stage.kernel
+    rows, keys = max(p.query_lengths()), max(p.key_lengths())
+    q, k, v, o = (call.rows(name) for name in ("q", "k", "v", "o"))
+    lse_head = 0
+    if p.lse:
+        *_, lse_head, last = call.tensor("lse").strides
+        if last != 1 or (not is_packed(kernel) and call.tensor("lse").strides[0] != p.heads * lse_head):
+            raise InternalError("lse: the kernel takes no gaps between sequences", where=kernel.name)
+    odd = kernel.signature.mask is MaskKey.CAUSAL and (p.heads % 8 or rows > LONG)
+    starts = {f"ptr_{name}seq{more}": call.address(f"seqstart_{name}") for name in "qk" for more in ("", "_padding")}
+    return AiterForward(
+        **{f"ptr_{name}": call.address(name) for name in ("o", "q", "k", "v", "lse")},
+        scalar=p.scale,
+        s_seq_len=rows,
+        s_Seqs=q.row * WIDTH,
+        s_Ts=kernel.algorithm.tile[0] * q.row * WIDTH,  # type: ignore[attr-defined]
+        s_Hs=q.head * WIDTH,
+        s_Bs=q.batch * WIDTH,
+        s_gqa=p.heads // p.kv_heads,
+        s_k_Seqs=k.row * WIDTH,
+        s_k_Hs=k.head * WIDTH,
+        s_k_Bs=k.batch * WIDTH,
+        s_opt=FOR_ODD_HEADS if odd else TUNED,
+        s_lse=int(p.lse),
+        s_kv_seq_len=keys,
+        s_qk_head_dim=p.hdim,
+        s_v_head_dim=p.hdim_v,
+        s_q_head_num=p.heads,
+        s_v_Seqs=v.row * WIDTH,
+        s_v_Hs=v.head * WIDTH,
+        s_v_Bs=v.batch * WIDTH,
+        s_o_Seqs=o.row * WIDTH,
+        s_o_Hs=o.head * WIDTH,
+        s_o_Bs=o.batch * WIDTH,
+        s_lse_Hs=lse_head * FLOAT,
+        **starts,
+    )
