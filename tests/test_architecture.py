@@ -83,28 +83,25 @@ LATE = {
     "numpy, and what computes with it (60 to 110 ms)": (
         *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files"),
         *("run.refusals", "run.run", "run.session", "run.supervisor", "run.tuned_choice", "cli.delivery"),
-        *("backends.gpu.copies", "backends.gpu.upstream_session", "backends.cpu.session"),
+        *(
+            "backends.cuda.copies",
+            "backends.cuda.upstream_session",
+            "backends.hip.upstream_session",
+            "backends.cpu.session",
+        ),
         *("backends.gpu.arena_views", "backends.gpu.auxiliary", "backends.gpu.host_side"),
         "backends.cuda.dry_run",
     ),
     "building: compilers, the cache, code that writes code (7 to 50 ms)": (
-        *("backends.ck_tile.building",),
-        *("backends.cuda.shop", "toolchain.cuda.toolchain", "toolchain.kernels", "codegen.cuda"),
-        *("backends.cuda.homes", "sources.store"),
+        *("backends.ck_tile.building", "toolchain.kernels", "codegen.cuda", "sources.store"),
     ),
     "a backend's rules and choices, which a list of kernels does without (2 to 20 ms)": (
         *("backends.ck_tile.decide", "backends.ck_tile.plan"),
         "backends.ck_tile.catalogue",
-        *("backends.gpu.scratch", "backends.flash_attn.kernel_rules"),
+        *("backends.cuda.scratch", "backends.flash_attn.kernel_rules"),
         "backends.flash_attn.problem_rules",
     ),
-    "what single commands ask of a backend (3 to 20 ms)": (
-        *("backends.cuda.inspect",),
-        *(
-            "backends.cuda.driver",
-            "backends.hip.runtime",
-        ),
-    ),
+    "what single commands ask of a backend (3 to 20 ms)": ("backends.hip.runtime",),
     "sqlite3, and what rows are made of (13 to 25 ms)": (
         *("results.loading", "results.place", "results.store", "results.tuned"),
     ),
@@ -131,7 +128,7 @@ LATE = {
 }
 """Kinds of imports inside of functions: what each saves, and the modules that may be imported so."""
 
-LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 33, "cli": 39, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
+LATE_COUNTS = {"__main__": 1, "api": 4, "backends": 23, "cli": 39, "domain": 3, "run": 1, "sweeps": 3, "toolchain": 2}
 """Imports inside of functions by room. A number may only fall."""
 
 BY_NAME = {

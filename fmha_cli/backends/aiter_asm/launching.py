@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.backends.aiter_asm.rules import is_packed
 from fmha_cli.backends.gpu.index import SmallSituation
-from fmha_cli.backends.gpu.launching import Launch
-from fmha_cli.backends.gpu.scratch import launch_detail
+from fmha_cli.backends.gpu.launching import Launch, launch_detail
 from fmha_cli.codegen.aiter_asm.facts import facts_of
 from fmha_cli.codegen.aiter_asm.params import AiterForward
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
@@ -60,7 +60,6 @@ def launches(situation: SmallSituation) -> bool:
 def auxiliaries_of(situation: SmallSituation) -> Mapping[str, Array]:
     """Where packed sequences start."""
     from fmha_cli.backends.gpu.auxiliary import int32
-    from fmha_cli.domain.features import Mode
 
     p = situation.problem
     if p.mode is not Mode.GROUP:

@@ -29,20 +29,20 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 | situation | what the host code derives from a problem on a device: multiprocessors, splits, single precision | `cuda/units` `gpu/devices` `gpu/arithmetic` `gpu/index` |
 | sequences | where sequences start in packed tensors and caches, and the bounds of their masks | `cuda/sequences` `cuda/mask_bounds` |
 | conditions | rules about a problem: a row of data, and a check that finds values for its texts (`refuse_if`) | `gpu/conditions` `gpu/rule_rows` |
-| list | which kernels exist, and the nearest one to a kernel that does not | `gpu/few` `gpu/listed` |
+| list | which kernels exist, and the nearest one to a kernel that does not | `gpu/few` `gpu/listed` `cuda/capability` |
 | *index* | which kernels fit, each check asked once for all that look alike | `gpu/choosing` `gpu/index` |
 | *rank* | the order of those that fit, with a note that says why | `gpu/known_bad` |
-| *plan* | the stages around a main kernel, and what a plan says about each launch | `gpu/scratch` |
-| scratch | tensors that the core allocates, guards and poisons | `gpu/scratch` |
+| *plan* | the stages around a main kernel, and what a plan says about each launch | `cuda/scratch` |
+| scratch | tensors that the core allocates, guards and poisons | `cuda/scratch` |
 | call | addresses and strides of the tensors of a pass | `gpu/call` |
 | block | the parameters as a dataclass: types, nested structs (`__`), alignment, descriptors | `codegen/struct` |
 | exports | the tables in a cubin that say what was compiled, and what the host expects | `codegen/cuda` `cuda/tables` |
 | launch | grid, block, shared memory, cluster, dependence on the launch before it, workspaces to clear | `cuda/launch` `gpu/launching` |
 | descriptors | TMA's view of a tensor | `cuda/tensor_maps` |
 | arrays | small arrays that kernels read besides the tensors | `gpu/auxiliary` |
-| conversions | what the host changes before the upload and after the download, on views of the arena | `gpu/copies` `cuda/staging` `gpu/arena_views` `gpu/host_side` |
+| conversions | what the host changes before the upload and after the download, on views of the arena | `cuda/copies` `cuda/staging` `gpu/arena_views` `gpu/host_side` |
 
-`cudnn_oss` imports 26 names of these modules, `mem_efficient` 31, `flash_attn_3` 51, and `flash_attn` 59 (`tests/backends/cuda/test_price.py`).
+`cudnn_oss` imports 27 names of these modules, `mem_efficient` 32, `flash_attn_3` 51, and `flash_attn` 59 (`tests/backends/cuda/test_price.py`).
 
 ### Files
 
@@ -68,7 +68,7 @@ The price of a backend is its own files and these 16 concepts. A `Few` and a `Sm
 | `backends/NAME/situation.py` | what the project's host code derives from a problem; it has `problem` and `device` |
 | `backends/NAME/problem_rules.py` | the checks of the rules about problems (`gpu/rule_rows.py` `conditions`); one function may yield what several find (`together`) |
 | `backends/NAME/decide.py` | the `Few`: kernels, rules, and the rank of what fits. It asks every rule that applies, including the core's; `discord`: what a backward kernel needs of the forward kernel of one plan (`domain/passes.py`) |
-| `backends/NAME/scratch.py` | the scratch tensors (`gpu/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
+| `backends/NAME/scratch.py` | the scratch tensors (`cuda/scratch.py`); a `Staging` (`cuda/staging.py`) where kernels cannot take the tensors as they are |
 | `backends/NAME/arguments.py` | the parameter block and the launch, what a plan says about them, and what the cubin must export for them (`cuda/tables.py` `Expected`) |
 | `backends/NAME/conversions.py` | what the host changes before the upload and after the download, if anything |
 | `backends/NAME/__init__.py` | the hook that registers `CubinBackend(UPSTREAM)` |

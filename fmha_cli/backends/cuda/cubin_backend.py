@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.backends.gpu.upstream_backend import UpstreamBackend
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.own import own
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
 
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.shop import Workshop
     from fmha_cli.domain.installation import Checker, DoctorCheck, SourceTree, Surroundings
-
-# Each method imports what it needs. Listing kernels needs no rules about problems, choosing a kernel needs no compiler,
-# and only running needs cuda-python.
 
 DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 """Device files of the driver: Linux's own, and Windows' under WSL. Looking for them costs almost nothing, so a machine
@@ -44,21 +42,27 @@ class CubinBackend(UpstreamBackend[CubinUpstream]):
 
     vendor, runtimes, node = "NVIDIA", ("cuda",), DRIVERS[0]
 
+    _ask_driver = own(".driver", "probe_cuda")
+    _workshop = own(".shop", "workshop")
+    _build = own(".shop", "build")
+    _key_of = own(".shop", "key_of")
+    _inspect = own(".inspect", "inspect")
+    _session = own(".upstream_session", "CubinSession")
+    _check_compilers = own("fmha_cli.toolchain.cuda.toolchain", "check_compilers")
+    _check = own(".homes", "check_tree")
+    _own_files = own(".homes", "own_files")
+    _source_tree = own(".homes", "source_tree")
+    _describe = own(".dry_run", "describe_launches")
+
     def __init__(self, upstream: CubinUpstream, driven: bool | None = None) -> None:
         super().__init__(upstream, may_be_driven() if driven is None else driven)
-
-    def _ask_driver(self) -> Availability:
-        from fmha_cli.backends.cuda.driver import probe_cuda
-
-        return probe_cuda()
 
     def profile_kernels(self, arch: ArchSpec, profile: str) -> Iterable[KernelSpec]:
         return self.upstream.profile_kernels(arch, profile)
 
     def prepare(self, context: BuildContext) -> Workshop:
-        from fmha_cli.backends.cuda.shop import workshop
-
-        return workshop(self.upstream, context)
+        shop: Workshop = self._workshop(self.upstream, context)
+        return shop
 
     def compile_bytes(self, kernel: KernelSpec) -> int:
         return self.upstream.compile_bytes[kernel.family]
@@ -69,44 +73,34 @@ class CubinBackend(UpstreamBackend[CubinUpstream]):
         return seconds if slow else None
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
-        from fmha_cli.backends.cuda.shop import build
-
-        return build(self.upstream, stage.kernel, context)
+        artifact: Artifact = self._build(self.upstream, stage.kernel, context)
+        return artifact
 
     def cache_key(self, stage: Stage, context: BuildContext) -> object:
-        from fmha_cli.backends.cuda.shop import key_of
-
-        return key_of(self.upstream, stage.kernel, context)
+        return self._key_of(self.upstream, stage.kernel, context)
 
     def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
-        from fmha_cli.backends.cuda.inspect import inspect
-
-        return inspect(self.upstream, kernel, artifact)
+        figures: dict[str, object] = self._inspect(self.upstream, kernel, artifact)
+        return figures
 
     def open(self, device: DeviceFacts) -> Session:
-        from fmha_cli.backends.cuda.upstream_session import CubinSession
-
-        return CubinSession(self.upstream, device)
+        session: Session = self._session(self.upstream, device)
+        return session
 
     def checkers(self) -> Sequence[Checker]:
-        from fmha_cli.toolchain.cuda.toolchain import check_compilers
-
-        return check_compilers, self._check_tree
+        return self._check_compilers, self._check_tree
 
     def _check_tree(self, surroundings: Surroundings) -> Iterable[DoctorCheck]:
-        from fmha_cli.backends.cuda.homes import check_tree
-
-        return check_tree(self.upstream, surroundings)
+        checks: Iterable[DoctorCheck] = self._check(self.upstream, surroundings)
+        return checks
 
     def home_files(self, home: str) -> Mapping[str, Path]:
-        from fmha_cli.backends.cuda.homes import own_files
-
-        return own_files(self.upstream, home)
+        files: Mapping[str, Path] = self._own_files(self.upstream, home)
+        return files
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:
-        from fmha_cli.backends.cuda.homes import source_tree
-
-        return source_tree(self.upstream, surroundings)
+        tree: SourceTree = self._source_tree(self.upstream, surroundings)
+        return tree
 
     def build_recorder(self, context: BuildContext) -> Artifact | None:
         return None  # the host code is Python, so its launches are known without a driver
@@ -119,6 +113,5 @@ class CubinBackend(UpstreamBackend[CubinUpstream]):
         device: DeviceFacts,
         recorder: Path | None,
     ) -> tuple[LaunchView, ...]:
-        from fmha_cli.backends.cuda.dry_run import describe_launches
-
-        return describe_launches(self.upstream, plan, artifacts, tensors, device)
+        views: tuple[LaunchView, ...] = self._describe(self.upstream, plan, artifacts, tensors, device)
+        return views

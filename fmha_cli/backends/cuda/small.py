@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.backends.cuda.upstream import CubinUpstream
+from fmha_cli.backends.gpu.launching import Launch, launch_detail
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import DeviceFacts
@@ -17,10 +18,9 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Rule
 
 if TYPE_CHECKING:
+    from fmha_cli.backends.cuda.scratch import Scratch
     from fmha_cli.backends.gpu.call import Call
     from fmha_cli.backends.gpu.few import Few
-    from fmha_cli.backends.gpu.launching import Launch
-    from fmha_cli.backends.gpu.scratch import Scratch
 
 
 class SmallUpstream(CubinUpstream):
@@ -68,7 +68,7 @@ class SmallUpstream(CubinUpstream):
         return self.few.situation_of(problem, device)
 
     def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        from fmha_cli.backends.gpu.scratch import launch_detail, workspaces
+        from fmha_cli.backends.cuda.scratch import workspaces
 
         situation = self.situation_of(problem, device)
         launched, launch = self.launches(situation), self.launch(kernel, situation)

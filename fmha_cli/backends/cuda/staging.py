@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fmha_cli.backends.cuda.scratch import Scratch
 from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.gpu.call import Call, Strides
 from fmha_cli.backends.gpu.conditions import next_multiple
-from fmha_cli.backends.gpu.scratch import Scratch
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.tensors import bias_shape
 
@@ -102,8 +102,8 @@ class Staging(Sequences):
 
         O is an input of a backward pass, unless the forward pass of the same plan writes its scratch tensor.
         """
+        from fmha_cli.backends.cuda.copies import copy_rows_in, rows_of
         from fmha_cli.backends.gpu.arena_views import view
-        from fmha_cli.backends.gpu.copies import copy_rows_in, rows_of
 
         backward = self.problem.direction.backward
         for name in (*self.copied, *(("o",) if backward and not call.follows else ())):
@@ -117,8 +117,8 @@ class Staging(Sequences):
         """After the download: copy outputs. Rows of O that see no key become 0; kernels divide 0 by 0 there, or write nothing."""
         import numpy as np
 
+        from fmha_cli.backends.cuda.copies import blind_rows, broadcast_sum, copy_rows_out, rows_of
         from fmha_cli.backends.gpu.arena_views import view
-        from fmha_cli.backends.gpu.copies import blind_rows, broadcast_sum, copy_rows_out, rows_of
 
         if not self.problem.direction.backward:
             self.space(call, arena, "o")[np.concatenate(blind_rows(self.problem))] = 0

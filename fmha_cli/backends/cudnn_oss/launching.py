@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fmha_cli.backends.cuda.scratch import Scratch
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.cuda.tensor_maps import rows_map
 from fmha_cli.backends.cuda.units import multiprocessors
@@ -11,7 +12,6 @@ from fmha_cli.backends.cudnn_oss.rules import tiles_of
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.index import SmallSituation
 from fmha_cli.backends.gpu.launching import Launch
-from fmha_cli.backends.gpu.scratch import Scratch
 from fmha_cli.codegen.cudnn_oss.facts import facts_of
 from fmha_cli.codegen.cudnn_oss.params import BLOCKS, fast_divisor
 from fmha_cli.domain.kernel import KernelSpec

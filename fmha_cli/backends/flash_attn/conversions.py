@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmha_cli.backends.cuda.copies import lse_in, lse_rows
 from fmha_cli.backends.flash_attn.scratch import expand_heads, lse_is_packed, lse_scratch
 from fmha_cli.backends.flash_attn.situation import FlashSituation
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.backends.gpu.copies import lse_in, lse_rows
 from fmha_cli.backends.gpu.host_side import F32, alibi_shift, workspace
 from fmha_cli.domain.features import Alibi, Mode
 

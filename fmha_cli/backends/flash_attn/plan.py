@@ -20,7 +20,7 @@ from fmha_cli.backends.flash_attn.key import key_of
 from fmha_cli.backends.flash_attn.scratch import workspaces_of
 from fmha_cli.backends.flash_attn.situation import FlashSituation, situation_of
 from fmha_cli.backends.flash_attn.tiles import log_max_splits
-from fmha_cli.backends.gpu.scratch import launch_detail
+from fmha_cli.backends.gpu.launching import launch_detail
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.codegen.flash_attn.traits import algorithm_of, rows_per_block, smem_bytes, threads, traits_of

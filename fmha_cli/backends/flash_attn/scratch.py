@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fmha_cli.backends.cuda.scratch import Scratch, workspaces
 from fmha_cli.backends.cuda.staging import Staging
 from fmha_cli.backends.flash_attn.situation import FlashSituation
-from fmha_cli.backends.gpu.scratch import Scratch, workspaces
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Workspace

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from fmha_cli.backends.cuda.scratch import workspaces
 from fmha_cli.backends.flash_attn_3.backward_arguments import WRITES, backward_instance
 from fmha_cli.backends.flash_attn_3.backward_sizes import BackwardSizes, backward_scratch, cleared_by
 from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
-from fmha_cli.backends.gpu.launching import Launch
-from fmha_cli.backends.gpu.scratch import launch_detail, workspaces
+from fmha_cli.backends.gpu.launching import Launch, launch_detail
 from fmha_cli.codegen.flash_attn_3.backward_instance import (
     LPT,
     Backward,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fmha_cli.backends.cuda.scratch import Scratch
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation
 from fmha_cli.backends.gpu.conditions import next_multiple
-from fmha_cli.backends.gpu.scratch import Scratch
 from fmha_cli.codegen.flash_attn_3.backward_instance import BackwardInstance
 
 LSE_LOG2, DOT, DQ_SUMS = "softmax_lse_log2", "softmax_d", "dq_accum"

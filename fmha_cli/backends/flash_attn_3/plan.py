@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from fmha_cli.backends.cuda.scratch import workspaces
 from fmha_cli.backends.flash_attn_3.backward_plan import backward_plan
 from fmha_cli.backends.flash_attn_3.catalogue import family_kernels
 from fmha_cli.backends.flash_attn_3.launches import launch_for
 from fmha_cli.backends.flash_attn_3.names import template
 from fmha_cli.backends.flash_attn_3.scratch import scratch_of
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation, situation_of
-from fmha_cli.backends.gpu.scratch import launch_detail, workspaces
+from fmha_cli.backends.gpu.launching import launch_detail
 from fmha_cli.codegen.flash_attn_3.facts import document
 from fmha_cli.codegen.flash_attn_3.instance import FORWARD, algorithm_of, forward_instance
 from fmha_cli.domain.device import DeviceFacts

@@ -5,8 +5,8 @@ Source: ``hopper/flash_api.cpp`` ``mha_fwd``, its ``torch::empty``.
 
 from __future__ import annotations
 
+from fmha_cli.backends.cuda.scratch import Scratch
 from fmha_cli.backends.flash_attn_3.situation import Fa3Situation, rounded_batch
-from fmha_cli.backends.gpu.scratch import Scratch
 from fmha_cli.codegen.flash_attn_3.instance import TileScheduler, forward_instance
 from fmha_cli.domain.kernel import KernelSpec
 

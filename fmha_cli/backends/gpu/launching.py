@@ -66,3 +66,21 @@ class Launch(Shape):
 
     extra: tuple[int, ...] = ()
     cleared: tuple[str, ...] = ()
+
+
+def launch_detail(
+    grid: tuple[int, ...], threads: int, shared: int, template: str, *, formula: str = "", launched: bool = True
+) -> tuple[tuple[str, str], ...]:
+    """What a plan says about the launch of a stage.
+
+    Args:
+        shared: bytes of dynamic shared memory.
+        formula: how the first dimension of the grid is computed.
+        launched: whether the host launches the stage; see ``Upstream.launches``.
+    """
+    blocks = " x ".join(map(str, grid)) + (f"; x = {formula}" if formula else "")
+    return (
+        ("grid", blocks if launched else "none: there is nothing to read, so the host fills the outputs"),
+        ("block", f"{threads} threads, {shared} bytes of shared memory"),
+        ("template", template),
+    )

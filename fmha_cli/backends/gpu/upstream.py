@@ -124,7 +124,7 @@ class Upstream(ABC):
         return ()
 
     def launches(self, situation: Any) -> bool:
-        """Whether the host code launches any kernel. If not, there is nothing to attend to (``host_side.fill_outputs``).
+        """Whether the host code launches any kernel. If not, there is nothing to attend to (``upstream_session.fill_outputs``).
 
         By default the situation's own ``launches``, if it has one.
         """

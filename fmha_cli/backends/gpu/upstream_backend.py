@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -31,6 +31,7 @@ class UpstreamBackend(Generic[U]):
     vendor: str
     runtimes: tuple[str, ...]
     node: Path
+    _ask_driver: Callable[[], Availability]
 
     def __init__(self, upstream: U, driven: bool) -> None:
         self.upstream = upstream
@@ -41,10 +42,6 @@ class UpstreamBackend(Generic[U]):
 
     def probe(self) -> Availability:
         return self._ask_driver() if self._driven else report_undriven(self.vendor, self.node)
-
-    def _ask_driver(self) -> Availability:
-        """What the vendor's driver says about its devices."""
-        raise NotImplementedError
 
     def archs(self) -> tuple[str, ...]:
         return tuple(name for name in arch_names() if self.name in load_arch(name).backends)

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
 from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.backends.gpu.copies import fill_outputs
 from fmha_cli.backends.gpu.driver import Driver
 from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.backends.gpu.mirror import Mirror
@@ -138,3 +137,10 @@ class UpstreamSession(GpuSession[Any]):
         for call in self._calls:
             for name in self._upstream.list_zeroed(call.plan):
                 self._memory.fill(call.address(name), 0, call.tensor(name).shape[0], stream)
+
+
+def fill_outputs(call: Call[Any], arena: Bytes) -> None:
+    """The outputs where there is nothing to attend to: 0, and an LSE of -inf."""
+    for name in ("dq", "dk", "dv", "dbias") if call.problem.direction.backward else ("o", "lse"):
+        if name in call.tensors:
+            view(arena, call.tensor(name))[...] = float("-inf") if name == "lse" else 0

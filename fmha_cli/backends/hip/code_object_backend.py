@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.backends.gpu.upstream_backend import UpstreamBackend
 from fmha_cli.backends.hip.upstream import CodeObjectUpstream
-from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.own import own
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
 
@@ -28,46 +29,42 @@ class CodeObjectBackend(UpstreamBackend[CodeObjectUpstream]):
 
     vendor, runtimes, node = "AMD", ("hip",), DRIVERS[0]
 
+    _ask_driver = own(".runtime", "probe_hip")
+    _build = own(".code_objects", "build")
+    _key_of = own(".code_objects", "key_of")
+    _figures = own(".inspection", "code_object_figures")
+    _session = own(".upstream_session", "CodeObjectSession")
+    _check_bindings = own(".library", "check_bindings")
+    _pinned_tree = own("fmha_cli.sources.store", "pinned_tree")
+    _describe = own(".code_objects", "describe_launches")
+
     def __init__(self, upstream: CodeObjectUpstream, driven: bool | None = None) -> None:
         super().__init__(upstream, any(path.exists() for path in DRIVERS) if driven is None else driven)
-
-    def _ask_driver(self) -> Availability:
-        from fmha_cli.backends.hip.runtime import probe_hip
-
-        return probe_hip()
 
     def compile_bytes(self, kernel: KernelSpec) -> int:
         return 0
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
-        from fmha_cli.backends.hip.code_objects import build
-
-        return build(self.upstream, stage.kernel, context)
+        artifact: Artifact = self._build(self.upstream, stage.kernel, context)
+        return artifact
 
     def cache_key(self, stage: Stage, context: BuildContext) -> object:
-        from fmha_cli.backends.hip.code_objects import key_of
-
-        return key_of(self.upstream, stage.kernel)
+        return self._key_of(self.upstream, stage.kernel)
 
     def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
-        from fmha_cli.backends.hip.inspection import code_object_figures
-
-        return code_object_figures(artifact.path.read_bytes(), kernel.arch)
+        figures: dict[str, object] = self._figures(artifact.path.read_bytes(), kernel.arch)
+        return figures
 
     def open(self, device: DeviceFacts) -> Session:
-        from fmha_cli.backends.hip.upstream_session import CodeObjectSession
-
-        return CodeObjectSession(self.upstream, device)
+        session: Session = self._session(self.upstream, device)
+        return session
 
     def checkers(self) -> Sequence[Checker]:
-        from fmha_cli.backends.hip.library import check_bindings
-
-        return (check_bindings,)
+        return (self._check_bindings,)
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:
-        from fmha_cli.sources.store import pinned_tree
-
-        return pinned_tree(self.upstream.source, surroundings)
+        tree: SourceTree = self._pinned_tree(self.upstream.source, surroundings)
+        return tree
 
     def build_recorder(self, context: BuildContext) -> Artifact | None:
         return None  # the host code is Python, so its launches are known without a driver
@@ -80,6 +77,5 @@ class CodeObjectBackend(UpstreamBackend[CodeObjectUpstream]):
         device: DeviceFacts,
         recorder: Path | None,
     ) -> tuple[LaunchView, ...]:
-        from fmha_cli.backends.hip.code_objects import describe_launches
-
-        return describe_launches(self.upstream, plan, artifacts, tensors, device)
+        views: tuple[LaunchView, ...] = self._describe(self.upstream, plan, artifacts, tensors, device)
+        return views

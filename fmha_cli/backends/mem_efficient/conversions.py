@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
+from fmha_cli.backends.cuda.copies import lse_in, lse_out, row_sums_in
 from fmha_cli.backends.gpu.arena_views import Bytes
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.backends.gpu.copies import lse_in, lse_out, row_sums_in
 from fmha_cli.backends.mem_efficient.scratch import storage_of
 from fmha_cli.backends.mem_efficient.situation import MemEfficientSituation
 

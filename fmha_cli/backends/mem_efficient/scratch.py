@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
+from fmha_cli.backends.cuda.scratch import Scratch
 from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.cuda.staging import Staging
 from fmha_cli.backends.gpu.conditions import next_multiple
-from fmha_cli.backends.gpu.scratch import Scratch
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
 from fmha_cli.domain.features import Layout
 from fmha_cli.domain.kernel import KernelSpec

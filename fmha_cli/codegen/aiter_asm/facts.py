@@ -42,7 +42,7 @@ class AiterAlgorithm(Algorithm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelFacts:
+class AiterFacts:
     """One kernel in upstream's words.
 
     Attributes:
@@ -62,17 +62,17 @@ def kernels(arch: str) -> Sequence[KernelSpec]:
     return tuple(_facts(arch))
 
 
-def facts_of(kernel: KernelSpec) -> KernelFacts:
+def facts_of(kernel: KernelSpec) -> AiterFacts:
     """The facts about a kernel that exists."""
     return _facts(kernel.arch)[kernel]
 
 
 @cache
-def _facts(arch: str) -> Mapping[KernelSpec, KernelFacts]:
+def _facts(arch: str) -> Mapping[KernelSpec, AiterFacts]:
     document = arch_document("_aiter_asm.json", "fmha.aiter-asm/1")
     rows = [row for row in document["forward"] if row["arch"] == arch]
     return {
-        _kernel(row, product): KernelFacts(
+        _kernel(row, product): AiterFacts(
             path="/".join(filter(None, ("aiter_meta/hsa", arch, "fmha_v3_fwd", product, row["file"]))),
             symbol=row["symbol"],
             threads=row["threads"],

@@ -7,11 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fmha_cli.backends.cuda.sequences import Sequences
-from fmha_cli.backends.gpu.arena_views import Bytes, view
-from fmha_cli.backends.gpu.call import Call, Strides
-from fmha_cli.backends.gpu.choosing import nearest_hdim
-from fmha_cli.backends.gpu.copies import (
+from fmha_cli.backends.cuda.copies import (
     blind_rows,
     broadcast_sum,
     copy_rows_in,
@@ -20,7 +16,11 @@ from fmha_cli.backends.gpu.copies import (
     lse_out,
     rows_of,
 )
-from fmha_cli.backends.gpu.scratch import Scratch, workspaces
+from fmha_cli.backends.cuda.scratch import Scratch, workspaces
+from fmha_cli.backends.cuda.sequences import Sequences
+from fmha_cli.backends.gpu.arena_views import Bytes, view
+from fmha_cli.backends.gpu.call import Call, Strides
+from fmha_cli.backends.gpu.choosing import nearest_hdim
 from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Signature

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmha_cli.backends.cuda import staging
+from fmha_cli.backends.cuda import copies, staging
 from fmha_cli.backends.cuda.staging import Staging
-from fmha_cli.backends.gpu import copies
 from fmha_cli.backends.mem_efficient import arguments, conversions, scratch
 from fmha_cli.backends.mem_efficient.scratch import COPIES
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM

@@ -16,7 +16,7 @@ from fmha_cli.backends.cuda.launch import pack_params
 from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call, calls_of
-from fmha_cli.backends.gpu.copies import fill_outputs
+from fmha_cli.backends.gpu.upstream_session import fill_outputs
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec

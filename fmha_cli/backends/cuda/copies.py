@@ -77,13 +77,6 @@ def row_sums_in(call: Call[Any], arena: Bytes, name: str, shape: tuple[int, ...]
     workspace(call.tensors, arena, name, shape, _FLOAT)[...] = sums.swapaxes(-1, -2)
 
 
-def fill_outputs(call: Call[Any], arena: Bytes) -> None:
-    """The outputs where there is nothing to attend to: 0, and an LSE of -inf."""
-    for name in ("dq", "dk", "dv", "dbias") if call.problem.direction.backward else ("o", "lse"):
-        if name in call.tensors:
-            view(arena, call.tensor(name))[...] = -np.inf if name == "lse" else 0
-
-
 def lse_rows(problem: Problem, lse: Array) -> list[Array]:
     """Views of each sequence's rows, (heads, rows), of an LSE that is packed, (heads, rows of all), or padded, (batch, heads,
     rows or more)."""
