@@ -83,14 +83,8 @@ LATE = {
     "numpy, and what computes with it (60 to 110 ms)": (
         *("run.attention", "run.events", "run.given_arrays", "run.given_cache", "run.input_files"),
         *("run.refusals", "run.run", "run.session", "run.supervisor", "run.tuned_choice", "cli.delivery"),
-        *(
-            "backends.cuda.copies",
-            "backends.cuda.upstream_session",
-            "backends.hip.upstream_session",
-            "backends.cpu.session",
-        ),
+        *("backends.cuda.copies", "backends.cpu.session"),
         *("backends.gpu.arena_views", "backends.gpu.auxiliary", "backends.gpu.host_side"),
-        "backends.cuda.dry_run",
     ),
     "building: compilers, the cache, code that writes code (7 to 50 ms)": (
         *("backends.ck_tile.building", "toolchain.kernels", "codegen.cuda", "sources.store"),

@@ -6,7 +6,6 @@ Source: ``hsa/{gfx942,gfx950}/fmha_v3_fwd/codegen.py`` ``fmha_fwd_v3_dispatcher`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +15,21 @@ from fmha_cli.backends.gpu.launching import Launch, launch_detail
 from fmha_cli.codegen.aiter_asm.facts import facts_of
 from fmha_cli.codegen.aiter_asm.params import AiterForward
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.plan import Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import MaskKey
-from fmha_cli.domain.tensors import offsets
+from fmha_cli.domain.tensors import lse_shape
 
 if TYPE_CHECKING:
-    from fmha_cli.backends.gpu.arena_views import Array
     from fmha_cli.backends.gpu.call import Call
 
 WIDTH, FLOAT = 2, 4
 """Bytes of bf16, and of an element of LSE."""
 TUNED, FOR_ODD_HEADS = 5, 3
 LONG = 16384
+COPY = "lse_copy"
 
 
 def launch(kernel: KernelSpec, p: Problem) -> Launch:
@@ -45,7 +43,13 @@ def launch(kernel: KernelSpec, p: Problem) -> Launch:
 def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
     shape, launched = launch(kernel, problem), launches(SmallSituation(problem, device))
     detail = launch_detail(shape.grid, prod(shape.block), shape.shared, facts_of(kernel).symbol, launched=launched)
-    return Plan(problem, (Stage(kernel, detail),), ())
+    spaces = (Workspace(COPY, prod(lse_shape(problem)) * FLOAT),) if copies_lse(problem) and launched else ()
+    return Plan(problem, (Stage(kernel, detail),), spaces)
+
+
+def copies_lse(p: Problem) -> bool:
+    """Whether the kernel writes LSE to a copy. It has one stride for LSE, from head to head, so sequences must follow without gaps."""
+    return p.lse and p.mode is Mode.BATCH and p.batch > 1
 
 
 def launch_of(stage: Stage, call: Call[Any]) -> Launch:
@@ -57,34 +61,18 @@ def launches(situation: SmallSituation) -> bool:
     return max(situation.problem.key_lengths(), default=0) > 0
 
 
-def auxiliaries_of(situation: SmallSituation) -> Mapping[str, Array]:
-    """Where packed sequences start."""
-    from fmha_cli.backends.gpu.auxiliary import int32
-
-    p = situation.problem
-    if p.mode is not Mode.GROUP:
-        return {}
-    return {"seqstart_q": int32(offsets(p.query_lengths())), "seqstart_k": int32(offsets(p.key_lengths()))}
-
-
 def params_of(stage: Stage, call: Call[Any]) -> AiterForward:
-    """The arguments, as upstream's host code makes them.
-
-    Raises:
-        InternalError: the LSE has gaps, for which the kernel has no strides.
-    """
+    """The arguments, as upstream's host code makes them."""
     p, kernel = call.problem, stage.kernel
     rows, keys = max(p.query_lengths()), max(p.key_lengths())
     q, k, v, o = (call.rows(name) for name in ("q", "k", "v", "o"))
-    lse_head = 0
-    if p.lse:
-        *_, lse_head, last = call.tensor("lse").strides
-        if last != 1 or (not is_packed(kernel) and call.tensor("lse").strides[0] != p.heads * lse_head):
-            raise InternalError("lse: the kernel takes no gaps between sequences", where=kernel.name)
+    lse_head = rows if copies_lse(p) else call.tensor("lse").strides[-2] if p.lse else 0
+    lse = call.address(COPY if copies_lse(p) else "lse")
     odd = kernel.signature.mask is MaskKey.CAUSAL and (p.heads % 8 or rows > LONG)
     starts = {f"ptr_{name}seq{more}": call.address(f"seqstart_{name}") for name in "qk" for more in ("", "_padding")}
     return AiterForward(
-        **{f"ptr_{name}": call.address(name) for name in ("o", "q", "k", "v", "lse")},
+        **{f"ptr_{name}": call.address(name) for name in ("o", "q", "k", "v")},
+        ptr_lse=lse,
         scalar=p.scale,
         s_seq_len=rows,
         s_Seqs=q.row * WIDTH,

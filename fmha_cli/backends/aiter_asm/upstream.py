@@ -25,8 +25,9 @@ class AiterAsm(CodeObjectUpstream):
     plan_of = own(".launching")
     params_of = own(".launching")
     launch_of = own(".launching")
-    auxiliaries_of = own(".launching")
+    auxiliaries_of = own(".conversions")
     launches = own(".launching")
+    after_download = own(".conversions")
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
         return kernels(arch.name)
