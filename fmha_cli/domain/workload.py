@@ -92,7 +92,7 @@ def merged(calls: Iterable[WorkloadCall]) -> tuple[WorkloadCall, ...]:
     counts: dict[object, int] = {}
     firsts: dict[object, WorkloadCall] = {}
     for call in calls:
-        key = call.problem if call.problem is not None else (call.place, call.reason)
+        key = call.problem if call.problem is not None else call.reason
         firsts.setdefault(key, call)
         counts[key] = counts.get(key, 0) + call.count
     return tuple(

@@ -11,6 +11,7 @@ Source: flashinfer-ai/flashinfer-bench at 40e6ca78, ``flashinfer_bench/data/defi
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -21,8 +22,8 @@ from typing import Any
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.reading import parsed, regular_bytes
+from fmha_cli.domain.regular import open_regular
 from fmha_cli.domain.workload import NO_FLAGS, NO_MEANING, NO_PROBLEM, NO_SIZES, WorkloadCall
-from fmha_cli.run.tensor_files import read_tensor
 from fmha_cli.workloads.mapping import UnmappedCall, described, one_type
 
 _TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
@@ -36,6 +37,9 @@ _READ: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _MORE = ("sm_scale", "return_lse", *_LENGTHS)
 """Inputs that it may have."""
 _CAUSAL = re.compile(r"(?<!non-)(?<!non)(?<!not )(?<!optional )(?<!optionally )\bcausal\b", re.IGNORECASE)
+_INTEGERS = {"I32": "<i", "I64": "<q", "U32": "<I"}
+_HEADER, _MOST = 100_000_000, 1 << 24
+"""Bytes of the longest header that the format allows; the longest list."""
 _UP = 4
 """Folders above the file of a workload where ``definitions`` may be."""
 
@@ -101,16 +105,49 @@ class DatasetFolder:
         """
         if not isinstance(source, dict) or source.get("type") != "safetensors":
             return None
-        spec = f"{self.root / str(source.get('path'))}:{source.get('tensor_key')}"
+        path = self.root / str(source.get("path"))
         try:
-            array = read_tensor(spec, name, name)
-        except UsageError as fault:
-            raise UnmappedCall(NO_SIZES(f"{name} cannot be read: {fault.in_one_line}", fault.help)) from fault
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise UnmappedCall(
-                NO_PROBLEM(f"{name} is of type {array.dtype} and shape {array.shape}, not a list of integers")
-            )
-        return [int(number) for number in array]
+            return integers_of(path, str(source.get("tensor_key")))
+        except (OSError, ValueError) as fault:
+            why = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+            raise UnmappedCall(NO_SIZES(f"{name} cannot be read from {path}: {why}")) from fault
+
+
+def integers_of(path: Path, key: str) -> list[int]:
+    """A list of integers in a ``.safetensors`` file. What reads tensors of all kinds needs NumPy, so commands would start later.
+
+    Source: https://github.com/huggingface/safetensors#format.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged, or has no such list.
+    """
+    with open_regular(path) as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > _HEADER:
+            raise ValueError("no .safetensors")
+        entry = _member(parsed(file.read(length)), key)
+        kind, shape, offsets = (_member(entry, name) for name in ("dtype", "shape", "data_offsets"))
+        code = _INTEGERS.get(str(kind))
+        if code is None or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
+            raise ValueError(f"{key} is of type {kind} and shape {shape}, not a list of integers")
+        if (
+            not isinstance(offsets, list)
+            or any(type(offset) is not int for offset in offsets)
+            or not 0 <= shape[0] <= _MOST
+        ):
+            raise ValueError("its header is damaged")
+        file.seek(8 + length + offsets[0])
+        data = file.read(shape[0] * struct.calcsize(code))
+    if offsets != [offsets[0], offsets[0] + shape[0] * struct.calcsize(code)] or len(data) != offsets[1] - offsets[0]:
+        raise ValueError("it is cut off, or its header is damaged")
+    return list(struct.unpack(f"<{shape[0]}{code[1:]}", data))
+
+
+def _member(value: Any, name: str) -> Any:
+    if not isinstance(value, dict) or name not in value:
+        raise ValueError(f"it has no {name}")
+    return value[name]
 
 
 def workload_calls(lines: Iterable[tuple[int, bytes]], path: Path) -> Iterator[WorkloadCall]:
@@ -179,6 +216,8 @@ def _flags(
         flags |= {"kv_heads": 1, "hdim": q[2] + rope, "mla_rope": rope}
     else:
         flags |= {"kv_heads": k[-2], "hdim": q[2], "hdim_v": shapes[tensors[-1]][-1]}
+        if k[:-1] != shapes[tensors[-1]][:-1] or q[2] != k[-1]:
+            raise UnmappedCall(NO_PROBLEM(f"{', '.join(tensors)} have the shapes {[shapes[name] for name in tensors]}"))
     count = shapes["kv_indptr"][0] - 1
     if "qo_indptr" in given:
         words = (definition.name.replace("_", " "), str(definition.data.get("description")))
@@ -222,7 +261,8 @@ def _shapes(definition: KernelDefinition, axes: Mapping[str, Any], names: Iterab
     sizes, given = definition.sizes(axes), definition.member("inputs")
     shapes = {name: given[name].get("shape") for name in names}
     for name, shape in shapes.items():
-        if not isinstance(shape, list) or len(shape) != _RANKS.get(name, 1):
+        wrong = not isinstance(shape, list) or not all(isinstance(axis, str) for axis in shape)
+        if wrong or len(shape) != _RANKS.get(name, 1):
             raise UnmappedCall(NO_FLAGS(f"{name} has the axes {shape} in the definition {definition.name}"))
     still = sorted({str(axis) for shape in shapes.values() for axis in shape if axis not in sizes})
     if still:

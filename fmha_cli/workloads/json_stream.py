@@ -24,10 +24,14 @@ class JsonStream:
 
     Args:
         stream: of bytes, at its start.
+
+    Attributes:
+        passed: the members of the object before the array.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
+        self.passed: dict[str, Any] = {}
         self._decode = codecs.getincrementaldecoder("utf-8")("replace")
         self._scan = json.JSONDecoder().raw_decode
         self._text, self._place, self._before, self._over = "", 0, 0, False
@@ -45,7 +49,7 @@ class JsonStream:
                 if not isinstance(found, str):
                     raise self._fault("the name of a member is expected")
                 self._take(":")
-                self._value()
+                self.passed[found] = self._value()
                 if self._sign() == "}":
                     return
             self._take(":")

@@ -189,8 +189,7 @@ def recorded_calls(lines: Iterable[tuple[int, bytes]], path: str) -> Iterator[Wo
     for number, one in recorded_lines(lines, path):
         place = f"line {number}"
         if one.flags is None:
-            assert one.call is not None
-            yield WorkloadCall(count=one.count, place=one.call, reason=NO_FLAGS(one.reason or ""))
+            yield WorkloadCall(count=one.count, place=place, reason=NO_FLAGS(f"{one.call}: {one.reason}"))
             continue
         try:
             problem = Problem.from_cli(one.flags)

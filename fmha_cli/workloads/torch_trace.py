@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from fmha_cli.domain.codec import DecodeError
 from fmha_cli.domain.workload import NO_FLAGS, NO_MEANING, NO_SIZES, WorkloadCall
 from fmha_cli.workloads.json_stream import JsonStream
 from fmha_cli.workloads.mapping import UnmappedCall, bias_flags, described, one_type
@@ -40,6 +41,7 @@ ARGUMENTS: Mapping[str, str] = {
 _OTHER = re.compile(r"[a-z0-9_]+::[a-z0-9_]*(?:attention|attn|multihead)[a-z0-9_]*\Z")
 """Operators whose arguments are not known here, but that are attention by their name."""
 _TYPES = {"float": "fp32", "c10::Half": "fp16", "c10::BFloat16": "bf16"}
+_VERSION = 1
 _PARTS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
 
 
@@ -62,11 +64,14 @@ def torch_calls(stream: IO[bytes]) -> Iterator[WorkloadCall]:
     """The attention calls of a trace.
 
     Raises:
-        NotJson: the trace is damaged.
+        DecodeError: the trace is damaged, or of another version.
     """
     threads: dict[tuple[Any, Any], list[TraceSpan]] = {}
     parts: dict[str, tuple[Any, ...]] = {}
-    for event in JsonStream(stream).items("traceEvents"):
+    trace = JsonStream(stream)
+    for event in trace.items("traceEvents"):
+        if trace.passed.get("schemaVersion", _VERSION) != _VERSION:
+            raise DecodeError(f"its schemaVersion is {trace.passed['schemaVersion']}, and this fmha reads {_VERSION}")
         name = event.get("name") if isinstance(event, dict) else None
         if not isinstance(name, str) or (name not in ARGUMENTS and not _OTHER.match(name)) or event.get("ph") != "X":
             continue
