@@ -16,6 +16,8 @@ from fmha_cli.domain.reading import NotJson
 CHUNK = 1 << 20
 LARGEST = 64 << 20
 """Characters of the largest item."""
+_NUMBER = ".eE+-"
+"""What may follow in a number, as does the end of the text (an empty one)."""
 _SPACE = re.compile(r"[\s,]*")
 
 
@@ -97,7 +99,8 @@ class JsonStream:
                     continue
                 why = "the file ends in the middle of a value" if self._over else str(fault).partition(":")[0]
                 raise self._fault(why) from None
-            if end == len(self._text) and not isinstance(value, dict | list | str) and self._fill():
+            cut = isinstance(value, int | float) and self._text[end : end + 1] in _NUMBER
+            if cut and self._fill():
                 continue  # a number at the end of the text may go on
             self._place = end
             return value
