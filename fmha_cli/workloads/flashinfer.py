@@ -37,7 +37,7 @@ _READ: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _MORE = ("sm_scale", "return_lse", *_LENGTHS)
 """Inputs that it may have."""
 _CAUSAL = re.compile(r"(?<!non-)(?<!non)(?<!not )(?<!optional )(?<!optionally )\bcausal\b", re.IGNORECASE)
-_INTEGERS = {"I32": "<i", "I64": "<q", "U32": "<I"}
+_INTEGERS = {"I32": "<i", "I64": "<q"}
 _HEADER, _MOST = 100_000_000, 1 << 24
 """Bytes of the longest header that the format allows; the longest list."""
 _UP = 4
