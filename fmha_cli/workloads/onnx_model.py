@@ -40,10 +40,10 @@ _ATTRIBUTES: Mapping[tuple[str, str], str] = {
     (
         "com.microsoft",
         "GroupQueryAttention",
-    ): "num_heads kv_num_heads scale softcap causal rotary_interleaved qk_norm_epsilon kv_cache_bit_width",
+    ): "num_heads kv_num_heads scale softcap causal local_window_size rotary_interleaved qk_norm_epsilon kv_cache_bit_width",
 }
 """The attributes that are read, or that say nothing where the inputs beside them are absent."""
-_OFF = {"do_rotary": 0, "smooth_softmax": 0, "sliding_window_cache": 0, "qk_output": 0, "local_window_size": -1,
+_OFF = {"do_rotary": 0, "smooth_softmax": 0, "sliding_window_cache": 0, "qk_output": 0,
         "k_quant_type": b"NONE", "v_quant_type": b"NONE"}  # fmt: skip
 """Attributes that may be there with this value, with which they do nothing."""
 
@@ -58,13 +58,13 @@ class NodeTensor:
 
 @dataclass(frozen=True)
 class AttentionNode:
-    """A node with its inputs by name, its attributes, and the constants among the inputs."""
+    """A node with its inputs by name, its attributes, the constants among the inputs, and whether it returns its scores."""
 
     operator: tuple[str, str]
     inputs: Mapping[str, NodeTensor | None]
     attributes: Mapping[str, Any]
     constants: Mapping[str, Sequence[int]]
-    outputs: int
+    scores: bool
 
     def shape(self, name: str, *ranks: int) -> tuple[int, ...]:
         """The sizes of an input that must be there.
@@ -127,7 +127,7 @@ def _graph_calls(onnx: Any, graph: Any, within: str) -> Iterator[WorkloadCall]:
             {name: tensors.get(text) for name, text in given.items()},
             {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute},
             {name: _integers(onnx, constants[text]) for name, text in given.items() if text in constants},
-            sum(map(bool, node.output)),
+            len(node.output) > 3 and bool(node.output[3]),
         )
         place = f"{node.op_type} {node.name or next(iter(node.output), '')}".strip()
         yield described(place, partial(_flags, read, within))
@@ -177,7 +177,7 @@ def _flags(node: AttentionNode, within: str) -> dict[str, object]:
 def _attention(node: AttentionNode) -> dict[str, object]:
     """Attention of ai.onnx: (batch, heads, length, hdim), or (batch, length, heads * hdim)."""
     node.refuse("the lengths of the sequences", "nonpad_kv_seqlen")
-    if node.outputs > 3:
+    if node.scores:
         raise UnmappedCall(NO_FLAGS("it also returns the scores"))
     q, k, v = (node.shape(name, 3, 4) for name in "QKV")
     flags: dict[str, object] = {"layout": "bhsd"}
@@ -249,23 +249,24 @@ def _multi_head(node: AttentionNode) -> dict[str, object]:
 
 def _grouped(node: AttentionNode) -> dict[str, object]:
     heads, kv_heads = _positive(node, "num_heads"), _positive(node, "kv_num_heads")
-    other = next(
-        (n for n in ("head_sink", "k_scale", "v_scale", "q_norm_weight", "k_norm_weight") if n in node.inputs), None
-    )
+    other = next((n for n in ("k_scale", "v_scale", "q_norm_weight", "k_norm_weight") if n in node.inputs), None)
     if other is not None:
         raise UnmappedCall(NO_FLAGS(f"the input {other} is not read by fmha"))
     batch, rows, width = node.shape("query", 3)
-    packed = "key" not in node.inputs
-    hdim = width // (heads + 2 * kv_heads if packed else heads)
+    columns = heads if "key" in node.inputs else heads + 2 * kv_heads
+    hdim = _split((batch, rows, width), columns)[3]
     ends = node.constants.get("seqlens_k", ())
     if len(ends) != batch:
         raise UnmappedCall(NO_SIZES("the lengths of the sequences (seqlens_k) are no constant of the model"))
     totals = [end + 1 for end in ends]
     if any(total < rows for total in totals):
-        raise UnmappedCall(NO_PROBLEM(f"{rows} new keys of sequences with {', '.join(map(str, totals))} keys"))
+        text = f"{rows} rows of new keys, some of them padding: the sequences have {', '.join(map(str, totals))} keys"
+        raise UnmappedCall(NO_FLAGS(text))
+    window = int(node.attributes.get("local_window_size", -1))  # keys that a query sees, its own included
     flags: dict[str, object] = {
         "batch": batch, "heads": heads, "kv_heads": kv_heads, "seqlen": rows, "hdim": hdim, "layout": "bshd",
-        "dtype": _dtype(node, ("query",)), "mask": "causal" if node.attributes.get("causal", 1) else "none",
+        "dtype": _dtype(node, ("query",)), "sink_logits": "filled" if "head_sink" in node.inputs else None,
+        "mask": f"window:{window - 1},0" if window > 0 else "causal" if node.attributes.get("causal", 1) else "none",
     }  # fmt: skip
     if set(totals) == {rows}:
         flags["seqlen_k"] = rows
