@@ -50,6 +50,5 @@ class Layer:
 
     @property
     def text(self) -> str:
-        """The layer as words: ``52 local``, ``32 global, assumed``, ``12 calls``."""
-        words = self.kind or ("call" if self.weight == 1 else "calls")
-        return f"{self.weight} {words}{', assumed' if self.assumed else ''}"
+        """The layer as words: ``52 local``, ``32 global, assumed``; in a workload ``12 calls``."""
+        return f"{self.weight} {self.kind or 'calls'}{', assumed' if self.assumed else ''}"

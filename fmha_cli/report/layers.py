@@ -24,7 +24,8 @@ from fmha_cli.report.record import Record
 LAYER_COLUMNS = (
     Column("model", lambda row: row.layer.model if row.layer else "", common="{}".format, rank=2),
     Column("phase", lambda row: (row.layer and row.layer.phase) or "", common="{}".format, rank=2),
-    Column("layers", lambda row: row.layer.text if row.layer else ""),
+    Column("layers", lambda row: row.layer.text if row.layer and row.layer.kind else ""),
+    Column("calls", lambda row: str(row.layer.weight) if row.layer and not row.layer.kind else "", number=True),
 )
 """The columns that say for which calls of a model or workload a row stands."""
 

@@ -109,8 +109,7 @@ def records_view(document: Report) -> Table:
     details = _notes(records)
     details += _edits(records)
     details += judged_lines(records)
-    details += sum_lines(document.sums)
-    details += refused_lines(document.refused)
+    details += sum_lines(document.sums) + refused_lines(document.refused)
     details += place_lines(document.places)
     details += _unsure_of_baseline(records)
     legends = {**_COMPARED, **_LEGENDS} if compared else _LEGENDS
