@@ -18,7 +18,6 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.workload import Workload
 from fmha_cli.report.lines import counted
 from fmha_cli.run.request import TENSOR_OF_FLAG
-from fmha_cli.workloads.reading import read_workload
 
 _SHAPED = ("q", "k", "v", "do")
 """Files whose shapes are those of the problem, as a model's are."""
@@ -90,7 +89,9 @@ def workload_of(call: CliCall) -> Workload | None:
         flag = f"--{swept[0].flag.name}"
         what, why = f"{flag} has several values beside {where}", "one flag overrides what every call says"
         raise UsageError(what, code="E002", where=flag, why=why, help="give one value")
-    return read_workload(Path(path), where)
+    from fmha_cli.cli.workloads import read_calls  # 10 ms
+
+    return read_calls(call, path, where)
 
 
 def _of_workload(call: CliCall, workload: Workload) -> Iterator[tuple[Sweep, Layer | None]]:

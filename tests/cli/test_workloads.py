@@ -200,6 +200,12 @@ def test_the_list_adds_up(fmha: Fmha, home: Path) -> None:
     assert fmha("workloads", "t.json", "--sort", "calls").out.splitlines()[2].split()[0] == "3"
 
 
+def test_a_file_that_takes_long_is_told_before(fmha: Fmha, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmha_cli.cli.workloads._LARGE", 10)
+    for words in (("workloads", whole), ("run", "--workload", whole, *NULL, "--dry-run")):
+        assert f"reading {whole}, " in fmha(*words).err
+
+
 def test_a_servers_workloads_run(fmha: Fmha, home: Path) -> None:
     axes = {"total_q": 7, "total_kv": 12, "len_indptr": 3}
     inputs = {"qo_indptr": [0, 3, 7], "kv_indptr": [0, 4, 12]}
