@@ -38,7 +38,7 @@ MODELS = (
 WORKLOAD = _model(
     "workload",
     _F,
-    "The calls of a file with their counts: a client's recording, FlashInfer-Bench's workloads, a trace of PyTorch's profiler, an "
+    "The calls of a file with their counts: a client's recording, workloads of flashinfer-bench, a trace of PyTorch's profiler, an "
     "ONNX model; other flags override",
 )
 

@@ -100,7 +100,7 @@ class ModelSum:
                 lost[f"({one.verdict})"] = lost.get(f"({one.verdict})", 0) + one.weight
         unmapped = self.total - sum(one.weight for one in self.layers)
         parts = [f"{count} {verdict}" for verdict, count in lost.items()]
-        parts += [f"{unmapped} that no problem describes"] if unmapped > 0 else []
+        parts += [f"{unmapped} without a row"] if unmapped > 0 else []
         some = f"{time} in {self.timed} of {self.total} calls; " if self.timed else ""
         return f"{what}: incomplete: {some}no time of {', '.join(parts)}"
 

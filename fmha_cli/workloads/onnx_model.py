@@ -100,7 +100,8 @@ def onnx_calls(data: bytes) -> Iterator[WorkloadCall]:
         model = onnx.load_model_from_string(data)
         model = inliner.inline_local_functions(model) if model.functions else model
     except Exception as fault:  # protobuf has an own error in each of its implementations
-        raise DecodeError(f"no ONNX model: {str(fault).splitlines()[0][:200]}") from fault
+        why = next(iter(str(fault).splitlines()), type(fault).__name__)
+        raise DecodeError(f"no ONNX model: {why[:200]}") from fault
     with suppress(ValueError, RuntimeError, TypeError, AttributeError):  # then what the model itself says counts
         model = inference.infer_shapes(model, data_prop=True)
     yield from _graph_calls(onnx, model.graph, "")
@@ -121,6 +122,7 @@ def _graph_calls(onnx: Any, graph: Any, within: str) -> Iterator[WorkloadCall]:
         if "Attention" not in node.op_type or "LinearAttention" in node.op_type:
             continue
         names = _INPUTS.get(operator, "").split()
+        names += [f"input {number}" for number in range(len(names), len(node.input))]
         given = {name: text for name, text in zip(names, node.input, strict=False) if text}
         read = AttentionNode(
             operator,
@@ -165,6 +167,9 @@ def _flags(node: AttentionNode, within: str) -> dict[str, object]:
     if node.operator not in _INPUTS:
         domain, name = node.operator
         raise UnmappedCall(NO_FLAGS(f"the operator {name} of {domain or 'ai.onnx'} is not read by fmha"))
+    more = [name for name in node.inputs if name not in _INPUTS[node.operator].split()]
+    if more:
+        raise UnmappedCall(NO_FLAGS(f"{more[0]} of {node.operator[1]} is not read by fmha"))
     known = _ATTRIBUTES[node.operator].split()
     for name, value in node.attributes.items():
         if name not in known and (name not in _OFF or value != _OFF[name]):

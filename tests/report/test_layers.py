@@ -146,11 +146,11 @@ def test_a_workload_has_one_sum_over_all_problems_and_counts_what_has_no_row() -
     rows = [row(us=10, weight=3, **calls), row(FAR, 100, weight=2, flags={"seqlen": 32, "batch": 2}, **calls)]
     (found,) = model_sums(rows)
     assert (found.time_ns, found.timed, found.total, found.complete) == (230_000, 5, 9, False)
-    assert found.text("").endswith("incomplete: 230 us in 5 of 9 calls; no time of 4 that no problem describes")
+    assert found.text("").endswith("incomplete: 230 us in 5 of 9 calls; no time of 4 without a row")
     (whole,) = model_sums([replace(one, calls=5) for one in rows])
     assert (whole.complete, whole.text("")) == (True, "m hot: 230 us in 5 calls")
     (bad,) = model_sums([rows[0], replace(rows[1], verdict=Verdict.WRONG)])
-    assert bad.text("").endswith("30.0 us in 3 of 9 calls; no time of 2 (WRONG), 4 that no problem describes")
+    assert bad.text("").endswith("30.0 us in 3 of 9 calls; no time of 2 (WRONG), 4 without a row")
     assert from_json(ModelSum, to_json(bad)) == bad
 
 

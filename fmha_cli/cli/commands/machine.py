@@ -55,7 +55,7 @@ COMMANDS = {
         "workloads:workloads",
         options=ROWS,
         arguments=(
-            Argument("file", "A recording, a workload of FlashInfer-Bench, a trace, or an ONNX model", required=True),
+            Argument("file", "A recording, a workload of flashinfer-bench, a trace, or an ONNX model", required=True),
         ),
         detail="--workload FILE takes the place of the problem flags in run, validate, bench and sweep. A call that no problem "
         "describes is a row with the reason, so the counts add up to all attention calls of the file.",

@@ -150,7 +150,9 @@ WORKLOAD = Workload(
     kind=WorkloadKind.TORCH,
     calls=(
         WorkloadCall(count=12, place="aten::scaled_dot_product_attention", problem=PROBLEM),
-        WorkloadCall(count=3, place="aten::scaled_dot_product_attention", reason=NO_SIZES("no shapes", "record_shapes=True")),
+        WorkloadCall(
+            count=3, place="aten::scaled_dot_product_attention", reason=NO_SIZES("no shapes", "record_shapes=True")
+        ),
     ),
 )
 CHOSEN = (
