@@ -31,6 +31,8 @@ _PART = 20
 _WAIT_S = 30.0
 """Seconds for which other processes may have the file."""
 
+_HELP = "the flags of a line are those of `fmha run`"
+
 _Key = tuple[str | None, str | None, str | None]
 
 
@@ -195,5 +197,5 @@ def recorded_calls(lines: Iterable[tuple[int, bytes]], path: str) -> Iterator[Wo
             problem = Problem.from_cli(one.flags)
         except (UsageError, ImpossibleProblem) as fault:
             what = f"{path}: the flags of a call define no problem"
-            raise UsageError(what, code="E080", where=place, why=fault.in_one_line, help=fault.help) from fault
+            raise UsageError(what, code="E080", where=place, why=fault.in_one_line, help=fault.help or _HELP) from fault
         yield WorkloadCall(count=one.count, place=place, problem=problem)
