@@ -112,8 +112,8 @@ LATE = {
     "a command, which help does without (15 to 25 ms)": (
         *("cli.app", "cli.completion", "cli.failure", "cli.invoke", "cli.progress"),
     ),
-    "plugins and models, where nothing asks for them (5 to 14 ms)": (
-        *("discovery.entry_points", "discovery.models", "discovery.registry", "run.kernel_tables"),
+    "plugins, models and workloads, where nothing asks for them (5 to 14 ms)": (
+        *("cli.workloads", "discovery.entry_points", "discovery.models", "discovery.registry", "run.kernel_tables"),
     ),
     "problems, which the refusal of an unknown kernel does without (40 ms)": (
         *("cli.on_change", "cli.problems", "run.process"),

@@ -17,8 +17,10 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.phases import Voice
 from fmha_cli.domain.verdict import Verdict, exit_code_of
+from fmha_cli.domain.workload import Workload
 from fmha_cli.report.documents.pages import EnvironmentLine
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.documents.workloads import WorkloadRow, refused_rows
 from fmha_cli.report.form import Format
 from fmha_cli.report.parts import Environment, environment
 from fmha_cli.report.places import PlaceEffect
@@ -31,9 +33,11 @@ from fmha_cli.run.rows import Row
 from fmha_cli.run.run import Run
 
 
-def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
+def deliver_rows(
+    call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None, workload: Workload | None = None
+) -> int:
     """Run every row, and print it, also after Ctrl-C. Returns the exit code."""
-    delivery = Delivery(call)
+    delivery = Delivery(call, refused_rows(workload))
     with call.console.progress(call.command) as progress:
         run = _run(call, points, worker=worker, voice=call.console.voice(progress), store=kept_in(call))
         ended = _deliver(run, delivery, progress)
@@ -104,13 +108,16 @@ class Delivery:
     """Prints the rows of a walk: each at once (``--jsonl`` on stdout), or all in one document at
     the end.
 
+    Args:
+        refused: the calls of a workload that have no row.
+
     Attributes:
         streamed: the records that were printed at once.
         failed: why the output could not be written.
     """
 
-    def __init__(self, call: CliCall) -> None:
-        self._call = call
+    def __init__(self, call: CliCall, refused: Sequence[WorkloadRow] = ()) -> None:
+        self._call, self._refused = call, refused
         self._found: Mapping[str, Availability] = {}
         self._environment: Environment | None = None
         self.streamed: list[Record] = []
@@ -162,7 +169,7 @@ class Delivery:
                     if id(record) not in told:
                         self._row(record)
             else:
-                output.document(report_document(records, environment(self._found), places=places))
+                output.document(report_document(records, environment(self._found), None, places, self._refused))
         except EnvironmentProblem as fault:
             self.failed = fault
 
@@ -188,13 +195,14 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
     return shlex.join(("fmha", *kept, "--resume", journal))
 
 
-def dry_run(call: CliCall, points: Sequence[ProblemPoint]) -> int:
+def dry_run(call: CliCall, points: Sequence[ProblemPoint], workload: Workload | None = None) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
     run = _run(call, points, voice=Voice(call.console.say))
     found, planned, ended = cast(tuple[Found, Planned, Ended], tuple(run))
     records, missing = ended.records, ended.missing
-    call.output.document(report_document(records, environment(found.availability), missing))
+    refused = refused_rows(workload)
+    call.output.document(report_document(records, environment(found.availability), missing, refused=refused))
     if missing is not None:
         call.console.error(missing.render())
         return int(missing.exit_code)

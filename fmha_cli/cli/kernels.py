@@ -195,27 +195,22 @@ def list_kernels(call: CliCall) -> None:
 
 
 def _list(call: CliCall) -> None:
-    if call.settings.on("count"):
-        _print_number(call, number_selected(call))
+    number = number_selected(call) if call.settings.on("count") else None
+    if number is not None and call.output.form is Format.TABLE:
+        call.output.text(str(number))
         return
 
     # 10 ms, which --count does without
     from fmha_cli.report.documents.kernels import MANY, grouped, groups_view, kernel_entry, kernels_document
 
-    kernels, arch = list(selected_kernels(call)), call.settings.text("arch")
+    arch = call.settings.text("arch")
+    if number is not None:
+        call.output.document(replace(kernels_document(arch, ()), count=number))
+        return
+    kernels = list(selected_kernels(call))
     if call.output.brief and len(kernels) > MANY:
         call.output.table(grouped(arch, kernels), groups_view)
         return
     backend_of, reasons_against = cache(call.registry.backend), refuser(call)
     entries = (kernel_entry(k, backend_of(k.backend).upstream_name(k), reasons_against(k)) for k in kernels)
     call.output.document(kernels_document(arch, entries))
-
-
-def _print_number(call: CliCall, number: int) -> None:
-    if call.output.form is Format.TABLE:
-        call.output.text(str(number))
-        return
-
-    from fmha_cli.report.documents.kernels import kernels_document
-
-    call.output.document(replace(kernels_document(call.settings.text("arch"), ()), count=number))

@@ -35,6 +35,12 @@ MODELS = (
     _model("phase", _T, "What the model does [default: prefill]", choices=("prefill", "decode", "both")),
     _model("tp", _S, "Devices among which the model's heads are divided [default: 1]"),
 )
+WORKLOAD = _model(
+    "workload",
+    _F,
+    "The calls of a file with their counts: a client's recording, workloads of flashinfer-bench, a trace of PyTorch's profiler, an "
+    "ONNX model; other flags override",
+)
 
 CHOOSING = (
     _choosing(
@@ -156,7 +162,8 @@ ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *MODELS, *CHOOSING)
 
 EXCLUDES: Mapping[str, tuple[str, ...]] = {
     **{field.key: field.excludes for field in FIELDS if field.excludes},
-    "model": (*(field.key for field in FIELDS if field.of_model), "q", "k", "v"),
+    "model": (*(field.key for field in FIELDS if field.of_model), "q", "k", "v", "workload"),
+    "workload": (*(field.key for field in FIELDS), "q", "k", "v", *(option.key for option in MODELS)),
     "ab": ("kernel", "all_kernels", "select"),
     "kernel": ("ab", "all_kernels", "select"),
     "all_kernels": ("ab", "kernel"),

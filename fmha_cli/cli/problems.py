@@ -1,4 +1,4 @@
-"""The problems of a command line: those of its flags, or those of the layers of ``--model``."""
+"""The problems of a command line: those of its flags, of the layers of ``--model``, or of the calls of ``--workload``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.options import EXCLUDES, MODELS
 from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
-from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
-from fmha_cli.domain.fields import asks_fill
+from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UnsupportedError, UsageError
+from fmha_cli.domain.fields import asks_fill, flags_in
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.workload import Workload
 from fmha_cli.report.lines import counted
 from fmha_cli.run.request import TENSOR_OF_FLAG
 
@@ -23,12 +24,12 @@ _SHAPED = ("q", "k", "v", "do")
 
 
 Asked = Sequence[Sequence[tuple[Sweep, Layer | None]]]
-"""Sweeps that go in step: those of the layers of one model in one phase, or the only one."""
+"""Sweeps that go in step: those of the layers of one model in one phase, of the calls of a workload, or the only one."""
 
 
 @dataclass(frozen=True)
 class ProblemPoint:
-    """A problem, and the layers of the model for which it stands, if there is a model."""
+    """A problem, and the calls of the model or workload for which it stands, if there is one."""
 
     problem: Problem
     layer: Layer | None = None
@@ -50,16 +51,69 @@ def problems_of(call: CliCall) -> tuple[Problem, ...]:
     return tuple(point.problem for point in points_of(call))
 
 
-def points_of(call: CliCall) -> tuple[ProblemPoint, ...]:
+def points_of(call: CliCall, workload: Workload | None = None) -> tuple[ProblemPoint, ...]:
     """Every problem asked for: the points of a sweep in the order of ``fmha_cli.discovery.sweep``; of models, one phase
-    after the other, and for every point its layers side by side.
+    after the other, and for every point its layers side by side; of a workload, those that describe its calls.
+
+    Args:
+        workload: that of ``workload_of``.
 
     Raises:
         UsageError: a malformed value, an unreadable file, or no such model.
         ImpossibleProblem: an impossible problem, or point of a sweep without ``--skip-impossible``.
+        UnsupportedError: E081, no problem describes a call of the workload.
         EmptySelection: S003, every point is impossible; F008, ``--only`` names none of them.
     """
-    return _points_of(call, sweeps_of(call))
+    return _points_of(call, sweeps_of(call) if workload is None else [list(_of_workload(call, workload))])
+
+
+def workload_of(call: CliCall) -> Workload | None:
+    """The calls of ``--workload``; None if it is not given.
+
+    Raises:
+        UsageError: E080, the file cannot be read; E002, another option says the problems too.
+        EnvironmentProblem: X052, what reads such a file is not installed.
+    """
+    path = call.settings.text("workload")
+    if path is None:
+        return None
+    where = call.settings.where("workload")
+    beside = (*(option.key for option in MODELS), *_SHAPED, "problems")
+    other = next((key for key in beside if key in call.settings.values), None)
+    if other is not None:
+        other = call.settings.where(other)
+        why = "the problems would come from both"
+        raise UsageError(f"{where} and {other} contradict each other", code="E002", where=other, why=why)
+    swept = expand(call.problem_flags).axes
+    if swept:
+        flag = f"--{swept[0].flag.name}"
+        what, why = f"{flag} has several values beside {where}", "one flag overrides what every call says"
+        raise UsageError(what, code="E002", where=flag, why=why, help="give one value")
+    from fmha_cli.cli.workloads import read_calls  # 10 ms
+
+    return read_calls(call, path, where)
+
+
+def _of_workload(call: CliCall, workload: Workload) -> Iterator[tuple[Sweep, Layer | None]]:
+    given: dict[str, Any] = call.problem_flags
+    drops = frozenset(key for flag in given for key in EXCLUDES.get(flag, ()))
+    mapped = [one for one in workload.calls if one.problem is not None]
+    said = f"{workload.path}: {counted(workload.total, 'call')} of {counted(len(mapped), 'problem')}"
+    said += (
+        f", {workload.refused} without a problem; `fmha workloads {workload.path}` lists all"
+        if workload.refused
+        else ""
+    )
+    if not mapped:
+        why = next(one.reason.text for one in workload.calls if one.reason is not None)
+        what, help = f"no problem describes a call of {workload.path}", f"`fmha workloads {workload.path}` lists them"
+        raise UnsupportedError(what, code="E081", where=call.settings.where("workload"), why=why, help=help)
+    call.console.say(said)
+    for one in mapped:
+        assert one.problem is not None
+        own = {key: value for key, value in flags_in(one.problem).items() if key not in given and key not in drops}
+        layer = Layer(model=workload.path, kind=None, phase=None, weight=one.count, calls=workload.total)
+        yield expand({**own, **given}), layer
 
 
 def _points_of(call: CliCall, asked: Asked) -> tuple[ProblemPoint, ...]:
@@ -219,7 +273,7 @@ def _in_step(asked: Asked) -> Iterator[tuple[Sweep, Raw, Layer | None]]:
 def _announce(call: CliCall, sweeps: Sequence[Sweep], points: int, dropped: int) -> None:
     """One line about a sweep of several problems."""
     less = f", dropped {counted(dropped, 'impossible one')}" if dropped else ""
-    if len(sweeps) == 1:
+    if len(sweeps) == 1 or call.settings.text("workload"):
         if sweeps[0].axes:
             call.console.say(f"{sweeps[0].text()}{less}")
         return
@@ -248,7 +302,7 @@ def one_problem(call: CliCall) -> Problem:
     flags = list(dict.fromkeys(axis.flag for axis in axes))
     why = [f"--{axis.flag.name} has {len(axis.values)} values: {', '.join(axis.values)}" for axis in axes]
     ways = [f"give one value of {' and of '.join(f'--{flag.name}' for flag in flags)}"] if flags else []
-    kinds = list(dict.fromkeys(point.layer.kind for point in points if point.layer is not None))
+    kinds = list(dict.fromkeys(point.layer.kind for point in points if point.layer and point.layer.kind))
     if len(kinds) > 1:
         why.append(f"the model has {' and '.join(kinds)} layers")
         ways.append(f"--model NAME:{kinds[0]}")

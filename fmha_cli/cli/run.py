@@ -46,18 +46,22 @@ def run_points(call: CliCall) -> int:
         from fmha_cli.pages.terminal import check_plotext  # 20 ms
 
         check_plotext("--plot")
-    from fmha_cli.cli.problems import points_of  # 40 ms, which the refusal of an unknown kernel does without
+    from fmha_cli.cli.problems import (
+        points_of,
+        workload_of,
+    )  # 40 ms, which the refusal of an unknown kernel does without
     from fmha_cli.run.process import early_worker
 
-    points = points_of(call)
+    workload = workload_of(call)
+    points = points_of(call, workload)
     if call.settings.on("dry_run"):
         from fmha_cli.cli.delivery import dry_run
 
-        return dry_run(call, points)
+        return dry_run(call, points, workload)
     with early_worker() as worker:  # the worker process starts while this one imports numpy and the rest
         from fmha_cli.cli.delivery import deliver_rows
 
-        return deliver_rows(call, points, worker)
+        return deliver_rows(call, points, worker, workload)
 
 
 def _refuse_more_kernels(call: CliCall) -> None:

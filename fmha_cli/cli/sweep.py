@@ -14,7 +14,7 @@ from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.commands.sweep import CHUNK, OPTIONS, RESUME, SILENCE_S, TIME_LIMIT, TLS, TRIES
 from fmha_cli.cli.delivery import Delivery, exit_code
 from fmha_cli.cli.options import ROWS
-from fmha_cli.cli.problems import listed_points, named_file, points_of
+from fmha_cli.cli.problems import listed_points, named_file, points_of, workload_of
 from fmha_cli.cli.request import request_of
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.cli.store import kept_in, tuned_of
@@ -23,6 +23,7 @@ from fmha_cli.cli.worker import tls_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.documents.workloads import refused_rows
 from fmha_cli.report.lines import counted
 from fmha_cli.report.parts import environment
 from fmha_cli.run.input_files import read_input_files
@@ -81,7 +82,8 @@ def _spec(call: CliCall) -> Spec:
     local = address.where is Where.LOCAL
     parse_devices(devices, shared=local and step is not Step.BENCH)
     listed = call.settings.text("problems")
-    points = points_of(call) if listed is None else listed_points(call, Path(listed))
+    workload = workload_of(call)
+    points = points_of(call, workload) if listed is None else listed_points(call, Path(listed))
     layers = tuple(point.layer for point in points)
     file = named_file(call)
     if not local and file is not None:
@@ -105,6 +107,7 @@ def _spec(call: CliCall) -> Spec:
         silence_s=call.settings.number("silence", SILENCE_S),
         overlap=_overlap(call),
         store=None if store is None else str(store),
+        refused=refused_rows(workload),
         tuned=kept_of((point.problem for point in points), tuned_of(call) if local and chooses(request) else None),
     )
 
@@ -164,7 +167,7 @@ def _show(call: CliCall, spec: Spec) -> int:
         for unit in plan.units
         for row in unit.rows
     ]
-    call.output.document(report_document(records, environment(plan.kinds[0].found)))
+    call.output.document(report_document(records, environment(plan.kinds[0].found), refused=spec.refused))
     return int(ExitCode.OK)
 
 
@@ -172,7 +175,7 @@ def _carry_out(call: CliCall, spec: Spec, folder: Path, *, new: bool) -> int:
     """Run the remaining rows of a sweep, and print all rows."""
     start = time.monotonic()
     limit = call.settings.number("time_limit", 0.0) if "time_limit" in call.settings.values else None
-    delivery = Delivery(call)
+    delivery = Delivery(call, spec.refused)
     begun = False
     try:
         with ExitStack() as stack:

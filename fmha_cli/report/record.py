@@ -59,8 +59,8 @@ class Record:
         host: digest of the machine: processor, driver, toolchains.
         processor: the machine's CPU, also where a GPU ran the kernel.
         settings: the run-time settings of the kernels that depend on the processor; None where there are none.
-        model, phase, layer_kind, weight, assumed: of ``--model``: the preset or the path of the configuration, and the ``Layer`` for which the
-            problem stands; None where the flags name no model.
+        model, phase, layer_kind, weight, assumed, calls: of ``--model`` or ``--workload``: the preset or the path of the file, and the
+            ``Layer`` for which the problem stands; None where the flags name neither.
         row: the key of the row within its run, as journals have it.
         peak_bytes: the worker's memory during the first launch, above its level before; see ``FirstLaunch``.
         lead: of the fastest of several backends: its time against the next one's; None for the others, and for one without rivals.
@@ -115,13 +115,16 @@ class Record:
     settings: Settings | None = None
     selected_by: SelectedBy | None = None
     model: str | None = None
-    phase: Annotated[LayerPhase | None, "of the model"] = None
-    layer_kind: Annotated[LayerKind | None, "of the model's layers that have this problem"] = None
-    weight: Annotated[int | None, Least(1), "how many attention calls of the model have this problem"] = None
+    phase: Annotated[LayerPhase | None, "of the model; null: of a workload, or no model"] = None
+    layer_kind: Annotated[LayerKind | None, "of the model's layers that have this problem; null likewise"] = None
+    weight: Annotated[int | None, Least(1), "how many attention calls of the model or workload have this problem"] = (
+        None
+    )
     assumed: Annotated[
         bool | None,
         "no table knows the model, whose attention was taken to be the usual one; null: an earlier version wrote it",
     ] = None
+    calls: Annotated[Count | None, "of a workload: all its attention calls, those without a problem included"] = None
     row: Annotated[
         str | None,
         Pattern("^[0-9a-f]{24}$"),
@@ -191,7 +194,7 @@ class Record:
 
 
 _EARLIER = ("fmha.record/1", "fmha.record/2")
-_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight", "assumed", "row")
+_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight", "assumed", "calls", "row")
 """Members that the first rows of this schema did not have."""
 _JUDGED = ("processes", "other_processes", "p_adjusted", "drift", "could_see", "why")
 """Members of ``baseline`` that rows had not while their samples were compared, and not their processes."""

@@ -32,6 +32,7 @@ _SET = (
         "layer_kind",
         "weight",
         "assumed",
+        "calls",
         "default_choice",
         "device",
     ),

@@ -160,13 +160,14 @@ def record_of(row: Row, outcome: Outcome, request: Request, registry: Registry, 
 
 
 def _members_of(layer: Layer) -> dict[str, Any]:
-    """The members of a record that say for which layers of a model it stands."""
+    """The members of a record that say for which calls of a model or workload it stands."""
     return {
         "model": layer.model,
         "phase": layer.phase,
         "layer_kind": layer.kind,
         "weight": layer.weight,
         "assumed": layer.assumed,
+        "calls": layer.calls,
     }
 
 

@@ -41,7 +41,7 @@ class Row:
         fallback: the first reason of the nearest miss that was refused.
         home: the tree of sources from which the kernels of this side of ``--ab`` are built (``K@DIR``); None for the one
             that the options choose.
-        layer: the layers of ``--model`` for which the problem stands; None without a model.
+        layer: the calls of ``--model`` or ``--workload`` for which the problem stands; None without one.
         tuned: whether the kernel was tuned for the problem, and ``auto`` would have chosen another one without that.
     """
 
@@ -86,7 +86,13 @@ class Row:
         device = self.choice.device.id if self.choice else None
         place: list[Any] = [self.turn, self.asked]
         if self.layer is not None:
-            place += [self.layer.model, self.layer.kind.value, self.layer.phase.value, self.layer.weight]
+            place += [
+                self.layer.model,
+                self.layer.kind and self.layer.kind.value,
+                self.layer.phase and self.layer.phase.value,
+            ]
+            place.append(self.layer.weight)
+            place += [] if self.layer.calls is None else [self.layer.calls]
         return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value, *place])[:24]
 
     @property
@@ -127,7 +133,7 @@ def plan_rows(
     """Every row of a run, in the order in which they will be shown.
 
     Args:
-        layers: the layers of a model for which each point stands; empty without a model.
+        layers: the calls of a model or workload for which each point stands; empty without one.
         voice: hears a line that names the backends that ``--backend all`` compares, and the ones that it leaves out.
         chooser: knows the tuned kernels; None without any.
 

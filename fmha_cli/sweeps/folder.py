@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
@@ -20,6 +20,7 @@ from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.reading import regular_bytes
 from fmha_cli.domain.suggest import suggest
+from fmha_cli.report.documents.workloads import WorkloadRow
 from fmha_cli.run.request import Request
 from fmha_cli.run.tuned_choice import Kept
 
@@ -37,7 +38,8 @@ class Spec:
         run: id of the run, 32 hexadecimal digits. started: ISO 8601 in UTC.
         argv: the words after ``fmha``.
         points: the flags of every problem.
-        layers: of a model, one for each problem; empty without a model.
+        layers: of a model or workload, one for each problem; empty without one.
+        refused: the calls of a workload that have no row.
         devices, scheduler, chunk, retries: as the options of ``fmha sweep``.
         overlap: the share of the problems that run at every place.
         tuned: what ``fmha tune`` had remembered of the problems when the sweep began; empty for a cluster.
@@ -60,6 +62,9 @@ class Spec:
     overlap: float = 0.0
     tuned: Kept = field(default_factory=dict)
     store: str | None = None
+    refused: tuple[WorkloadRow, ...] = ()
+
+    json_later: ClassVar[tuple[str, ...]] = ("refused",)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -23,6 +23,7 @@ SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 HONEST = null_kernel(DType.FP16, Family.FWD).digest[:16]
 SPLIT = null_kernel(DType.FP16, Family.FWD_SPLITKV).digest[:16]
 
+WORKLOAD = str(Path(__file__).parents[1] / "golden" / "workload.jsonl")
 RESULTS = str(Path(__file__).parents[1] / "report" / "record_1.json")
 
 EVERY: dict[str, tuple[str, ...]] = {
@@ -47,6 +48,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "archs": ("archs",),
     "profiles": ("profiles",),
     "models": ("models",),
+    "workloads": ("workloads", WORKLOAD),
     "sweep": ("sweep", *SMALL, "--step", "run"),
     "sweep --dry-run": ("sweep", *SMALL, "--dry-run"),
     "tune --dry-run": ("tune", *SMALL, "--dry-run"),

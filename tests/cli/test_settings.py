@@ -21,6 +21,7 @@ from fmha_cli.cli.options import (
     RESUME,
     ROWS,
     SELECT,
+    WORKLOAD,
 )
 from fmha_cli.cli.settings import FLAG, Layer, OptionValues, Text, Value, layer_of_variables, switch_of
 from fmha_cli.domain.errors import UsageError
@@ -117,7 +118,8 @@ def test_every_problem_flag_is_an_option() -> None:
 
 def test_exclusions_name_options_that_exist() -> None:
     known = {
-        o.key for o in (*PROBLEM, *MODELS, *ROWS, *KEPT, *TALK, RESUME, JOURNAL, AB, ALL_KERNELS, SELECT, *CHOOSING)
+        o.key
+        for o in (*PROBLEM, *MODELS, *ROWS, *KEPT, *TALK, RESUME, JOURNAL, AB, ALL_KERNELS, SELECT, WORKLOAD, *CHOOSING)
     } | {"q", "k", "v"}
     assert {name for names in EXCLUDES.values() for name in names} | set(EXCLUDES) <= known
     assert set(FORMATS) <= known

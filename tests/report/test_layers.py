@@ -39,7 +39,7 @@ def row(
         "model": "m",
         "phase": LayerPhase.PREFILL,
         "layer_kind": kind,
-        "weight": weight,
+        "weight": changes.pop("weight", weight),
         "selected_by": SelectedBy.DEFAULT,
     }
     return record(verdict, **{**own, "default_choice": None, **changes})
@@ -138,15 +138,34 @@ def test_a_point_that_is_asked_for_twice_is_summed_twice() -> None:
     assert sums(row(), row(FAR), row(us=20), row(FAR, 20)) == [(50, 5, 5, True), (100, 5, 5, True)]
 
 
+@pytest.mark.promise(
+    "`--workload` gives a row for each distinct call, and the sum counts every call or says it cannot."
+)
+def test_a_workload_has_one_sum_over_all_problems_and_counts_what_has_no_row() -> None:
+    calls = {"phase": None, "layer_kind": None, "calls": 9}
+    rows = [row(us=10, weight=3, **calls), row(FAR, 100, weight=2, flags={"seqlen": 32, "batch": 2}, **calls)]
+    (found,) = model_sums(rows)
+    assert (found.time_ns, found.timed, found.total, found.complete) == (230_000, 5, 9, False)
+    assert found.text("").endswith("incomplete: 230 us in 5 of 9 calls; no time of 4 without a row")
+    (whole,) = model_sums([replace(one, calls=5) for one in rows])
+    assert (whole.complete, whole.text("")) == (True, "m hot: 230 us in 5 calls")
+    (bad,) = model_sums([rows[0], replace(rows[1], verdict=Verdict.WRONG)])
+    assert bad.text("").endswith("30.0 us in 3 of 9 calls; no time of 2 (WRONG), 4 without a row")
+    assert from_json(ModelSum, to_json(bad)) == bad
+
+
 def test_rows_without_a_model_or_a_bench_have_no_sum() -> None:
     assert model_sums([row(model=None, phase=None, layer_kind=None, weight=None)]) == []
     assert model_sums([row(run=replace(RUN, command="run")), row(run=None)]) == []
-    assert [column.text(SimpleNamespace(layer=layer_of(row(weight=None)))) for column in LAYER_COLUMNS] == ["", "", ""]
+    assert [column.text(SimpleNamespace(layer=layer_of(row(weight=None)))) for column in LAYER_COLUMNS] == [""] * 4
     assert [column.text(SimpleNamespace(layer=layer_of(row()))) for column in LAYER_COLUMNS] == [
         "m",
         "prefill",
         "3 local",
+        "",
     ]
+    workload = layer_of(row(phase=None, layer_kind=None, calls=9))
+    assert [column.text(SimpleNamespace(layer=workload)) for column in LAYER_COLUMNS] == ["m", "", "", "3"]
 
 
 def test_what_all_sums_share_is_left_out_but_for_the_sizes() -> None:

@@ -50,6 +50,7 @@ COMMANDS = {
     "archs": CommandEntry("machine", "The architectures and their facts"),
     "profiles": CommandEntry("machine", "The named sets of kernels"),
     "models": CommandEntry("machine", "The presets of --model, or one model with the source of every fact"),
+    "workloads": CommandEntry("machine", "The calls of a file for --workload, with their counts"),
     "results": CommandEntry("results", "The results that are kept: ls, show, import, export, label, rm"),
     "cache": CommandEntry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
     "sources": CommandEntry("cache", "The pinned third-party sources: list, fetch, verify, path, rm"),

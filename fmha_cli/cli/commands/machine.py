@@ -51,6 +51,15 @@ COMMANDS = {
         arguments=(Argument("model", "A preset, or a config.json [default: all presets]", complete="models"),),
         detail="--model NAME takes the place of the problem flags in run, validate, bench, explain, plan, build and inspect.",
     ),
+    "workloads": CommandSpec(
+        "workloads:workloads",
+        options=ROWS,
+        arguments=(
+            Argument("file", "A recording, a workload of flashinfer-bench, a trace, or an ONNX model", required=True),
+        ),
+        detail="--workload FILE takes the place of the problem flags in run, validate, bench and sweep. A call that no problem "
+        "describes is a row with the reason, so the counts add up to all attention calls of the file.",
+    ),
     "schema": CommandSpec(
         "schema:schema",
         options=DOCUMENT,

@@ -23,6 +23,7 @@ from fmha_cli.cli.options import (
     RUNNING,
     SELECT,
     WATCH,
+    WORKLOAD,
 )
 from fmha_cli.domain.flags import FlagKind
 
@@ -90,7 +91,7 @@ FORMULAS = (
 COMMANDS = {
     "run": CommandSpec(
         "run:run",
-        options=(*ROOM, SELECT, *FILES, FILL, FILL_SEED, CHECK_BUDGET, NO_CHECK, *_RUN),
+        options=(*ROOM, WORKLOAD, SELECT, *FILES, FILL, FILL_SEED, CHECK_BUDGET, NO_CHECK, *_RUN),
         documents=("report",),
         detail="An option that takes lists (512,1k) or ranges (a:b:+n, a:b:*n, both ends included) can sweep: each point "
         "gives one row. Times are a matter of `fmha bench`: the table shows none of a single launch. --dry-run runs "
@@ -100,7 +101,9 @@ COMMANDS = {
     ),
     "validate": CommandSpec(
         "run:run",
-        options=(*(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE, REPEATS, CHECK_BUDGET, *_RUN),),
+        options=(
+            *(*ROOM, WORKLOAD, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE, REPEATS, CHECK_BUDGET, *_RUN),
+        ),
         documents=("report",),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
@@ -108,7 +111,20 @@ COMMANDS = {
     "bench": CommandSpec(
         "run:run",
         options=(
-            *(*ROOM, SELECT, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED, *MEASURING, BASELINE, CHECK_BUDGET),
+            *(
+                *ROOM,
+                WORKLOAD,
+                SELECT,
+                ALL_KERNELS,
+                AB,
+                ONLY,
+                *FILES[:4],
+                FILL,
+                FILL_SEED,
+                *MEASURING,
+                BASELINE,
+                CHECK_BUDGET,
+            ),
             *(NO_CHECK, *_RUN, PLOT),
         ),
         documents=("report",),

@@ -24,6 +24,7 @@ from fmha_cli.cli.options import (
     ROWS,
     RUNNING,
     SELECT,
+    WORKLOAD,
 )
 from fmha_cli.domain.flags import FlagKind
 
@@ -94,6 +95,7 @@ RESUME = _spreading(
 SPREADING = (DEVICES, SCHEDULER, *TLS, STEP, CHUNK_OPTION, RETRIES, SILENCE, OVERLAP, TIME_LIMIT, RESUME)
 OPTIONS = (
     *(option for option in ROOM if option.name != "device"),
+    WORKLOAD,
     *FILES[:4],
     PROBLEMS,
     *SPREADING,

@@ -7,6 +7,7 @@ schema that ``fmha schema NAME`` prints is generated from them. A module has the
 SEVERAL = {
     "explain": ("explain", "why"),
     "installation": ("archs", "devices", "doctor", "plugins", "profiles", "sources"),
+    "workloads": ("workload", "workloads"),
     "pages": ("environment", "error", "journal", "record", "rule", "rulebook", "schemas"),
 }
 """The documents of each module that holds several."""

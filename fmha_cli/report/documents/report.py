@@ -22,6 +22,7 @@ from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.report.column import Color, Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.documents.pages import EnvironmentLine, FailurePage
+from fmha_cli.report.documents.workloads import WorkloadRow, refused_lines
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, layer_of, model_sums, sum_lines
 from fmha_cli.report.lines import (
@@ -48,10 +49,11 @@ class Report:
     error: ErrorRow | None
     environment: Environment
     records: tuple[Record, ...]
-    sums: Annotated[tuple[ModelSum, ...], "of --model: what all layers cost"] = ()
+    sums: Annotated[tuple[ModelSum, ...], "of --model and --workload: what all layers or calls cost"] = ()
+    refused: Annotated[tuple[WorkloadRow, ...], "of --workload: the calls that no problem describes"] = ()
     places: Annotated[tuple[PlaceEffect, ...], "of sweep --overlap: how devices and hosts compare"] = ()
 
-    json_later: ClassVar[tuple[str, ...]] = ("places",)
+    json_later: ClassVar[tuple[str, ...]] = ("places", "refused")
 
 
 def report_document(
@@ -59,12 +61,18 @@ def report_document(
     environment: Environment,
     error: FmhaError | None = None,
     places: Sequence[PlaceEffect] = (),
+    refused: Sequence[WorkloadRow] = (),
 ) -> Report:
     """The document of some records. The commands print it at every exit code except 70 and 130."""
     rows = tuple(records)
     failure = None if error is None else ErrorRow.of(error)
     return Report(
-        error=failure, environment=environment, records=rows, sums=tuple(model_sums(rows)), places=tuple(places)
+        error=failure,
+        environment=environment,
+        records=rows,
+        sums=tuple(model_sums(rows)),
+        refused=tuple(refused),
+        places=tuple(places),
     )
 
 
@@ -101,7 +109,7 @@ def records_view(document: Report) -> Table:
     details = _notes(records)
     details += _edits(records)
     details += judged_lines(records)
-    details += sum_lines(document.sums)
+    details += sum_lines(document.sums) + refused_lines(document.refused)
     details += place_lines(document.places)
     details += _unsure_of_baseline(records)
     legends = {**_COMPARED, **_LEGENDS} if compared else _LEGENDS

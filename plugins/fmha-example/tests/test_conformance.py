@@ -8,7 +8,7 @@ from pathlib import Path
 import fmha_example
 import pytest
 
-from fmha_cli import api, conformance
+from fmha_cli import api, conformance, plugin
 
 
 @pytest.mark.slow
@@ -23,6 +23,12 @@ def test_it_is_installed_and_runs_by_name(tmp_path: Path) -> None:
     (record,) = api.run(problem, backend="example", cache_root=str(tmp_path / "cache"))
     assert record.verdict is api.Verdict.PASSED
     assert record.backend == "example"
+
+
+def test_its_calls_can_be_recorded(tmp_path: Path) -> None:
+    with plugin.WorkloadRecorder(tmp_path) as recorder:
+        recorder.record(api.Problem.of(seqlen=40, hdim=24, causal=True), 2)
+    assert '"count": 2, "flags": "-s 40 -d 24 --causal"' in recorder.path.read_text("utf-8")
 
 
 def test_it_is_never_chosen_by_auto() -> None:

@@ -17,6 +17,7 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.domain.workload import NO_SIZES, RecordedCall, Workload, WorkloadCall, WorkloadKind
 from fmha_cli.report.documents import (
     build,
     cache,
@@ -31,6 +32,7 @@ from fmha_cli.report.documents import (
     plan,
     report,
     results,
+    workloads,
 )
 from fmha_cli.report.documents.executed import executed_document
 from fmha_cli.report.documents.models import Models
@@ -143,6 +145,16 @@ BARE_INSPECTED = inspect.inspect_document(
 )
 
 
+WORKLOAD = Workload(
+    path="trace.json",
+    kind=WorkloadKind.TORCH,
+    calls=(
+        WorkloadCall(count=12, place="aten::scaled_dot_product_attention", problem=PROBLEM),
+        WorkloadCall(
+            count=3, place="aten::scaled_dot_product_attention", reason=NO_SIZES("no shapes", "record_shapes=True")
+        ),
+    ),
+)
 CHOSEN = (
     choices.ChoiceRow(
         problem=PROBLEM.to_dict(),
@@ -238,6 +250,11 @@ def documents() -> dict[str, list[Any]]:
             explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
         ],
         "models": [Models(models=tuple(presets().values())), Models(models=(presets()["gemma-3-27b"],))],
+        "workload": [
+            RecordedCall(count=12, flags=PROBLEM.repro()),
+            RecordedCall(count=1, call="a mask by a function", reason="no flag expresses it"),
+        ],
+        "workloads": [workloads.workloads_document(WORKLOAD)],
         "rulebook": [pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),))],
         "why": [
             explain.WhyPage(
