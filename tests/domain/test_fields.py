@@ -28,7 +28,7 @@ from fmha_cli.report.schemas import load
 from tools.reference.problem import json_members
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-APART = ("backends", "codegen", "toolchain")
+APART = ("backends", "codegen", "toolchain", "workloads")
 EVERY = pytest.mark.parametrize("field", FIELDS, ids=lambda field: cast(Field, field).key)
 
 NAMED = {
