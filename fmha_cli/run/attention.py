@@ -30,7 +30,7 @@ from fmha_cli.run.records import Outcome, record_of
 from fmha_cli.run.refusals import refuse_misfits, sources_of
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
-from fmha_cli.run.run import Run, Share
+from fmha_cli.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,8 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
     outputs: dict[str, Array] = {}
     records: tuple[Record, ...] = ()
     with (
-        kept_worker() as supervisor,
-        Run(
-            (problem,), request, registry, given=given, share=Share(supervisor=supervisor), voice=Voice(phase=phase)
-        ) as run,
+        kept_worker() as share,
+        Run((problem,), request, registry, given=given, share=share, voice=Voice(phase=phase)) as run,
     ):
         for event in run:
             match event:

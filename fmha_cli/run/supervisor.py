@@ -268,8 +268,9 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         worker.clear_log()
         started = time.monotonic()
         if request["id"] not in self._loaded:
-            wire = {"id": request["id"], "job": to_json(job.message), "layout": to_json(arena.layout.message)}
-            answer = worker.ask({"do": "load", **wire}, descriptors=(arena.fd,), timeout=timeout)
+            wire = {"job": to_json(job.message), "layout": to_json(arena.layout.message)}
+            named = {"do": "load", "id": request["id"], "digest": job.digest}
+            answer = worker.ask({**named, **wire}, descriptors=(arena.fd,), timeout=timeout)
             if isinstance(answer, Death):
                 return self._buried(worker, answer, "loading", timeout)
             if "failure" in answer:

@@ -214,11 +214,11 @@ def test_calls_leave_nothing_behind(opened: AttentionSession) -> None:
 def test_attention_keeps_its_worker() -> None:
     tensors = arrays(24)
     assert api.attention(*tensors).verdict is api.Verdict.PASSED
-    with kept_worker.kept_worker() as supervisor:
-        pid = supervisor.worker_pid
+    with kept_worker.kept_worker() as share:
+        pid = share.supervisor.worker_pid
         with kept_worker.kept_worker() as another:
-            assert another is not supervisor
+            assert another.supervisor is not share.supervisor
     assert api.attention(*tensors).verdict is api.Verdict.PASSED
-    assert supervisor.worker_pid == pid
+    assert share.supervisor.worker_pid == pid
     mapped = Path(f"/proc/{pid}/maps").read_text()
     assert "memfd" not in mapped  # nor the tensors, which may be large
