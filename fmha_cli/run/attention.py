@@ -21,6 +21,7 @@ from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.report.record import Record
+from fmha_cli.run.dlpack import as_given
 from fmha_cli.run.events import Ended, Judged
 from fmha_cli.run.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.run.given_cache import stored
@@ -73,6 +74,7 @@ def attention(
     arch: str | None = None,
     kernel: str | None = None,
     check: bool = True,
+    like_inputs: bool = False,
     threads: int = 0,
     registry: Registry | None = None,
     phase: Tell = silent,
@@ -93,6 +95,7 @@ def attention(
         tensors: further tensors by name; they may also be arguments: bias, alibi_slopes, sink_logits, block_table, k_new, v_new,
             rotary_cos, rotary_sin, q_descale, k_descale, v_descale, and the scales of MX types q_scale, k_scale, v_scale.
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
+        like_inputs: the outputs are tensors of the library of q, as its ``from_dlpack`` makes them, and not numpy arrays.
         threads: CPU threads of the kernel; 0 = all allowed.
         phase: called during long work as phase(what, done, total), from any thread; ``phase=print`` shows the two
             minutes in which an emulator is built.
@@ -120,7 +123,8 @@ def attention(
             files=texts,
         )
         refuse_several(request)
-        return _attention(raw, given, request, registry or kept_registry(), phase)
+        done = _attention(raw, given, request, registry or kept_registry(), phase)
+        return replace(done, outputs=as_given(done.outputs, q)) if like_inputs else done
     except FmhaError as fault:
         in_python(fault)
         raise

@@ -33,11 +33,12 @@ from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.attention import failure_of, read_call, refuse_several
 from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
+from fmha_cli.run.dlpack import as_given
 from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.given_cache import stored
-from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of
+from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of, placed
 from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.peaks import settings_of
@@ -81,10 +82,18 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     """
 
     def __init__(
-        self, raw: Texts, request: Request, registry: Registry, check: CheckedCalls, voice: Voice, *, in_process: bool
+        self,
+        raw: Texts,
+        request: Request,
+        registry: Registry,
+        check: CheckedCalls,
+        voice: Voice,
+        *,
+        in_process: bool,
+        like_inputs: bool,
     ) -> None:
         self._raw, self._request, self._registry, self._check, self._voice = raw, request, registry, check, voice
-        self._in_process = in_process
+        self._in_process, self._like_inputs = in_process, like_inputs
         self._placed: OrderedDict[tuple[Form, ...], PlacedKernel] = OrderedDict()
         self._supervisor = Supervisor()
         self._lock = RLock()
@@ -108,11 +117,12 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     ) -> dict[str, Any]:
         """The outputs by name, as in ``Attention.outputs``; tensors and flags are those of ``fmha_cli.run.attention.attention``.
 
-        Flags that are given here replace the session's: ``cache_seqlens`` of a cache that grows, for example. In process, tensors of
-        PyTorch give tensors of PyTorch.
+        Flags that are given here replace the session's: ``cache_seqlens`` of a cache that grows, for example. In process, the outputs
+        are tensors of the library of q.
 
         Args:
-            out: in process, the outputs that are written in place, by name: dense, and apart from all inputs.
+            out: in process, the outputs that are written in place, by name: of any library whose tensors can be changed, dense, and
+                apart from all inputs.
 
         Raises:
             UsageError, UnsupportedError, EnvironmentProblem: as ``attention``; E044, the session is closed.
@@ -129,7 +139,8 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                     raise UsageError(
                         "out is for in_process=True", code="E043", where="out", help="take what the call returns"
                     )
-                return self._call(*self._problem_of(values, more))
+                outputs = self._call(*self._problem_of(values, more))
+                return as_given(outputs, q) if self._like_inputs else outputs
         except FmhaError as fault:
             in_python(fault)
             raise
@@ -185,7 +196,8 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
 
     def _call_here(self, inputs: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
-        forms = {name: form_of(tensor, name) for name, tensor in inputs.items()}
+        tensors = {name: placed(tensor, name) for name, tensor in inputs.items()}
+        forms = {name: None if x is None else form_of(x, name) for name, x in tensors.items()}
         flags = tuple(sorted(flag_texts({n: x for n, x in more.items() if n not in TENSORS}).items()))
         key: tuple[Form, ...] = (*((name, form) for name, form in forms.items()), flags)
         kernel = self._placed.get(key)
@@ -194,11 +206,13 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 (n for n in more if n in TENSORS), None
             )
             if apart is not None:
-                what = f"in_process=True takes {', '.join(sorted(DIRECT))} as arrays of NumPy or PyTorch, and no other tensors"
+                what = (
+                    f"in_process=True takes {', '.join(sorted(DIRECT))} as tensors in host memory, and no other tensors"
+                )
                 raise UsageError(what, code="E043", where=apart, help="in_process=False")
             problem, given = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
             row = self._row_of(problem) or self._judged(problem, given)[0]
-            kernel = PlacedKernel.of(self._job_of(row), inputs)
+            kernel = PlacedKernel.of(self._job_of(row), tensors)
             if kernel is None:
                 what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
                 raise UsageError(what, code="E043", where="in_process", help="in_process=False copies and converts")
@@ -206,7 +220,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 self._placed.popitem(last=False)[1].close()
             self._placed[key] = kernel
         self._placed.move_to_end(key)
-        return kernel.launch(inputs, out)
+        return kernel.launch(tensors, out, inputs["q"])
 
     def _row_of(self, problem: Problem) -> Row | None:
         """The row of a problem that needs no check: by a proven kernel that serves it, the latest first; without checks, by any kernel."""
@@ -314,6 +328,7 @@ def open_session(
     kernel: str | None = None,
     check: str = "first",
     in_process: bool = False,
+    like_inputs: bool = False,
     threads: int = 0,
     registry: Registry | None = None,
     phase: Tell = silent,
@@ -329,7 +344,7 @@ def open_session(
             numbers are wrong raises KernelFailure.
         in_process: launch a CPU kernel in this process, once it has PASSED in a child: q, k, v and do stay where they are, and a crash
             ends this process. With ``check="first"`` only.
-        threads, phase, flags: as for ``fmha_cli.run.attention.attention``.
+        like_inputs, threads, phase, flags: as for ``fmha_cli.run.attention.attention``.
 
     Raises:
         UsageError: E002, several backends; E043, an argument that cannot be taken.
@@ -350,4 +365,5 @@ def open_session(
         in_python(fault)
         raise
     request = replace(request, check=check != CheckedCalls.NEVER)
-    return AttentionSession(raw, request, registry, CheckedCalls(check), Voice(phase=phase), in_process=in_process)
+    voice, kind = Voice(phase=phase), CheckedCalls(check)
+    return AttentionSession(raw, request, registry, kind, voice, in_process=in_process, like_inputs=like_inputs)
