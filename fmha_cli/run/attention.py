@@ -15,7 +15,7 @@ from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.fields import BY_KEY
-from fmha_cli.domain.phases import Tell, Voice, silent
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
@@ -27,6 +27,7 @@ from fmha_cli.run.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, flags_from_files
 from fmha_cli.run.kept_worker import kept_registry, kept_worker
+from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.records import Outcome, record_of
 from fmha_cli.run.refusals import refuse_misfits, sources_of
 from fmha_cli.run.request import Request
@@ -97,8 +98,8 @@ def attention(
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
         like_inputs: the outputs are tensors of the library of q, as its ``from_dlpack`` makes them, and not numpy arrays.
         threads: CPU threads of the kernel; 0 = all allowed.
-        phase: called during long work as phase(what, done, total), from any thread; ``phase=print`` shows the two
-            minutes in which an emulator is built.
+        phase: called during work as phase(what, done, total), from any thread; ``phase=print`` shows the two minutes in which an
+            emulator is built. The logger ``fmha`` has the same at level INFO, every two seconds.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,
             mask="window:64,0", scale=0.125, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
             lengths may be arrays.
@@ -170,7 +171,7 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
     records: tuple[Record, ...] = ()
     with (
         kept_worker() as share,
-        Run((problem,), request, registry, given=given, share=share, voice=Voice(phase=phase)) as run,
+        Run((problem,), request, registry, given=given, share=share, voice=logged_voice(phase)) as run,
     ):
         for event in run:
             match event:

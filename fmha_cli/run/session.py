@@ -33,6 +33,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
 from fmha_cli.run.attention import failure_of, read_call, refuse_several
 from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
+from fmha_cli.run.checks import hazards
 from fmha_cli.run.dlpack import as_given
 from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
@@ -41,6 +42,7 @@ from fmha_cli.run.given_cache import stored
 from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of, placed
 from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files
 from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.peaks import settings_of
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.records import Outcome
@@ -55,11 +57,15 @@ KEPT_SHAPES = 8
 
 
 class CheckedCalls(StrEnum):
-    """Which calls of a session are judged by the float64 reference: each kernel's first, all, or none."""
+    """Which calls of a session are judged as ``fmha run`` judges."""
 
     FIRST = "first"
+    """Each kernel's calls until one is good. Of the later ones: that the launch ended, at the first try, and that an emulated device
+    found nothing. Not their numbers, and no guards around the tensors."""
     ALWAYS = "always"
+    """All."""
     NEVER = "never"
+    """None: of each call only that a launch ended."""
 
 
 @dataclass(frozen=True)
@@ -260,8 +266,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                         self.record = event.records[0]
         assert row is not None
         assert self.record is not None
-        good = (Verdict.PASSED,) if self._in_process else (Verdict.PASSED, Verdict.HAZARD)  # numbers are right in both
-        if row.choice is None or not outputs or self.record.verdict not in good:
+        if row.choice is None or not outputs or self.record.verdict is not Verdict.PASSED:
             raise failure_of(self.record)
         self._proven[row.choice.kernel.name] = None
         return row, outputs
@@ -313,9 +318,16 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         arena.write(inputs)
         with self._supervisor.holding(KEPT_SHAPES):
             result = self._supervisor.run(job, arena, timeout=self._request.timeout or None)
+        where = ready.row.problem.repro()
         if result.verdict is not None:
-            where, what = ready.row.problem.repro(), f"the kernel ended as {result.verdict}"
-            raise KernelFailure(what, code="X024", where=where, why=result.note)
+            raise KernelFailure(f"the kernel ended as {result.verdict}", code="X024", where=where, why=result.note)
+        if self._check is not CheckedCalls.NEVER:
+            found = () if result.observed is None else tuple(hazards(result.observed.findings))
+            told = [(verdict, lines[0]) for verdict, lines in found]
+            told += [(Verdict.MISTRUSTED, result.distrust)] if result.distrust else []
+            for verdict, why in told:
+                help = f"fmha validate shows more; check={CheckedCalls.NEVER.value!r} looks at no call"
+                raise KernelFailure(f"the call ended as {verdict}", code="X024", where=where, why=why, help=help)
         return arena.read()
 
 
@@ -340,8 +352,10 @@ def open_session(
 
     Args:
         problem: flags as a problem, whose sizes hold for every call; ``flags`` come on top.
-        check: which calls are judged by the float64 reference: ``first`` of each kernel, ``always``, or ``never``. A judged call whose
-            numbers are wrong raises KernelFailure.
+        check: which calls are judged as ``fmha run`` judges, where any verdict but PASSED raises KernelFailure: ``always``; ``never``,
+            where only a launch that fails raises; or ``first``: the calls of each kernel until one has PASSED. Of a later call,
+            findings of an emulated device raise too, but numbers are not compared and no guards are watched; in process,
+            nothing is looked at.
         in_process: launch a CPU kernel in this process, once it has PASSED in a child: q, k, v and do stay where they are, and a crash
             ends this process. With ``check="first"`` only.
         like_inputs, threads, phase, flags: as for ``fmha_cli.run.attention.attention``.
@@ -365,5 +379,5 @@ def open_session(
         in_python(fault)
         raise
     request = replace(request, check=check != CheckedCalls.NEVER)
-    voice, kind = Voice(phase=phase), CheckedCalls(check)
+    voice, kind = logged_voice(phase), CheckedCalls(check)
     return AttentionSession(raw, request, registry, kind, voice, in_process=in_process, like_inputs=like_inputs)
