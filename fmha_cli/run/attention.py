@@ -161,12 +161,9 @@ def refuse_several(request: Request) -> None:
 
 
 def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry, phase: Tell) -> Attention:
-    appends = "append" in raw or "k_new" in given.arrays  # which a kernel does, also for no query
-    flags = flags_from_files(raw, given, may_be_empty=not appends)
-    empty = {key: "1" for key in ("batch", "seqlen") if flags.get(key) == "0"}
-    problem = Problem.from_raw({**flags, **empty})
+    problem, empty = call_problem(raw, given)
     if empty:
-        return _empty(stored(problem, given.arrays), set(empty), given, request, registry)
+        return empty_attention(stored(problem, given.arrays), empty, given, request, registry)
     outputs: dict[str, Array] = {}
     records: tuple[Record, ...] = ()
     with (
@@ -187,7 +184,22 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
     return Attention(outputs, record)
 
 
-def _empty(problem: Problem, axes: set[str], given: InputFiles, request: Request, registry: Registry) -> Attention:
+def call_problem(raw: Texts, given: InputFiles) -> tuple[Problem, set[str]]:
+    """The problem of a call without the extents of its caches, and those of its axes ``batch`` and ``seqlen`` that are empty, which
+    count as 1 in it.
+
+    Raises:
+        UsageError, UnsupportedError: see ``flags_from_files`` and ``Problem.from_raw``.
+    """
+    appends = "append" in raw or "k_new" in given.arrays  # which a kernel does, also for no query
+    flags = flags_from_files(raw, given, may_be_empty=not appends)
+    empty = {key for key in ("batch", "seqlen") if flags.get(key) == "0"}
+    return Problem.from_raw({**flags, **dict.fromkeys(empty, "1")}), empty
+
+
+def empty_attention(
+    problem: Problem, axes: set[str], given: InputFiles, request: Request, registry: Registry
+) -> Attention:
     """The outputs of an empty batch, or of no queries: O, LSE and dQ have no elements, and no query reaches dK, dV and dBias."""
     if "batch" in axes:
         problem = replace(problem, batch=0, cache_seqlens=None if problem.cache_seqlens is None else ())

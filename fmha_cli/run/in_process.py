@@ -105,18 +105,24 @@ class PlacedKernel:
     empty: dict[str, Any]
 
     @classmethod
-    def of(cls, job: WorkerJob, inputs: Mapping[str, Any]) -> PlacedKernel | None:
-        """The kernel, bound to the form of ``inputs``; None if one of them must be copied first.
+    def of(cls, job: WorkerJob, inputs: Mapping[str, Any]) -> PlacedKernel:
+        """The kernel, bound to the form of ``inputs``.
 
         Raises:
-            UsageError: E043, the kernel's backend runs in a child process only.
+            UsageError: E043, a tensor must be copied first, or made; or the kernel's backend runs in a child process only.
             KernelFailure: it does not load.
         """
         shapes = shapes_of(job.plan.problem)
         tensors = {name: bound_tensor(tensor, name, shapes[name]) for name, tensor in inputs.items()}
         outputs = {name: shape for name, shape in shapes.items() if shape.role is not Role.INPUT}
-        if None in tensors.values() or set(inputs) | set(outputs) != set(shapes):
-            return None
+        for name, bound in tensors.items():
+            if bound is None:
+                (_, strides, kind), dtype = form_of(inputs[name], name), shapes[name].dtype.value
+                raise _must_copy(
+                    name, f"its type is {kind} and its strides are {strides}; {dtype} with dense rows is needed"
+                )
+        for name in set(shapes) - set(inputs) - set(outputs):
+            raise _must_copy(name, f"the problem has a tensor {name}, which is made from flags or in another form")
         places = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         for name, shape in outputs.items():
             bound = BoundTensor(name, ALIGN, shape.dtype.value, shape.shape, dense_strides(shape.shape))
@@ -197,6 +203,11 @@ class PlacedKernel:
     def close(self) -> None:
         """Unload the kernel's threads and memory."""
         self.session.close()
+
+
+def _must_copy(name: str, why: str) -> UsageError:
+    what, help = f"in_process=True cannot take {name} where it lies", "in_process=False copies and converts"
+    return UsageError(what, code="E043", where=name, why=why, help=help)
 
 
 def _refuse_shared(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -5,11 +5,11 @@ The first call of a kernel goes the way of ``fmha run`` and is judged. Later cal
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -31,7 +31,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.attention import failure_of, read_call, refuse_several
+from fmha_cli.run.attention import call_problem, empty_attention, failure_of, read_call, refuse_several
 from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
 from fmha_cli.run.checks import hazards
 from fmha_cli.run.dlpack import as_given
@@ -40,32 +40,20 @@ from fmha_cli.run.execute import Executor
 from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of, placed
-from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files
+from fmha_cli.run.input_files import InputFiles, fitted
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.peaks import settings_of
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.records import Outcome
 from fmha_cli.run.refusals import refuse_misfits
-from fmha_cli.run.request import Context, Request
+from fmha_cli.run.request import CheckedCalls, Context, Request
 from fmha_cli.run.rows import Row, plan_rows
 from fmha_cli.run.run import Run, Share
 from fmha_cli.run.supervisor import Supervisor
 
 KEPT_SHAPES = 8
 """Problems whose tensors have a place in shared memory; the oldest one loses it."""
-
-
-class CheckedCalls(StrEnum):
-    """Which calls of a session are judged as ``fmha run`` judges."""
-
-    FIRST = "first"
-    """Each kernel's calls until one is good. Of the later ones: that the launch ended, at the first try, and that an emulated device
-    found nothing. Not their numbers, and no guards around the tensors."""
-    ALWAYS = "always"
-    """All."""
-    NEVER = "never"
-    """None: of each call only that a launch ended."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._in_process, self._like_inputs = in_process, like_inputs
         self._placed: OrderedDict[tuple[Form, ...], PlacedKernel] = OrderedDict()
         self._supervisor = Supervisor()
-        self._lock = RLock()
+        self._process, self._lock = os.getpid(), RLock()
         self._found: Mapping[str, Availability] | None = None
         self._proven: dict[str, None] = {}
         self._built: dict[tuple[str, ...], tuple[Artifact, ...]] = {}
@@ -135,7 +123,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
             KernelFailure: the kernel did not build, launch or end, or its first outputs are wrong. The next call goes on.
         """
         try:
-            with self._lock:
+            with self._owned():
                 if self._closed:
                     raise UsageError("the session is closed", code="E044", where="session", help="open another one")
                 values = {"q": q, "k": k, "v": v, "do": do}
@@ -145,7 +133,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                     raise UsageError(
                         "out is for in_process=True", code="E043", where="out", help="take what the call returns"
                     )
-                outputs = self._call(*self._problem_of(values, more))
+                outputs = self._call(values, more)
                 return as_given(outputs, q) if self._like_inputs else outputs
         except FmhaError as fault:
             in_python(fault)
@@ -157,38 +145,60 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         Raises:
             UsageError: E044, there was no call yet.
         """
-        with self._lock:
+        with self._owned():
             if self._last is None:
                 raise UsageError("there was no call yet", code="E044", where="explain", help="call the session first")
             return select(self._last, self._registry, self._probed(), self._request.wanted).trace
 
     def close(self) -> None:
         """End the worker and give the memory back."""
-        with self._lock:
+        with self._owned():
             self._closed = True
             self._supervisor.close()
-            while self._ready:
-                self._ready.popitem()[1].arena.close()
-            while self._placed:
-                self._placed.popitem()[1].close()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Give back the memory of all tensors, and the kernels in this process."""
+        while self._ready:
+            self._ready.popitem()[1].arena.close()
+        while self._placed:
+            self._placed.popitem()[1].close()
+
+    def _owned(self) -> RLock:
+        """The lock of this process's calls. A forked child shares neither worker nor tensors nor lock with its parent."""
+        if self._process != os.getpid():
+            self._process, self._lock = os.getpid(), RLock()
+            self._supervisor.abandon()
+            self._forget()
+        return self._lock
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _problem_of(self, values: Mapping[str, object], more: Mapping[str, Any]) -> tuple[Problem, InputFiles]:
+    def _problem_of(
+        self, values: Mapping[str, object], more: Mapping[str, Any]
+    ) -> tuple[Problem, InputFiles, dict[str, Array] | None]:
+        """The problem of a call and its tensors; and the outputs of an empty batch, or of no queries, which need no kernel."""
         given, texts, raw = read_call(values, more, self._raw)
         if texts:
             name = next(iter(texts))
             raise UsageError(f"{name} is a text", code="E039", where=name, help="a session takes arrays")
-        problem = stored(Problem.from_raw(flags_from_files(raw, given)), given.arrays)
-        refuse_misfits((problem,), given)
+        bare, empty = call_problem(raw, given)
+        problem = stored(bare, given.arrays)
+        if not empty:
+            refuse_misfits((problem,), given)
         if problem.direction is Direction.BWD:
             what, why = "a backward pass alone", "it reads O and LSE of a forward pass, which a call does not take"
             raise UsageError(what, code="E043", where="direction", why=why, help='direction="fwd+bwd"')
         self._last = problem
-        return problem, given
+        if empty:
+            return problem, given, dict(empty_attention(problem, empty, given, self._request, self._registry).outputs)
+        return problem, given, None
 
-    def _call(self, problem: Problem, given: InputFiles) -> dict[str, Array]:
+    def _call(self, values: Mapping[str, object], more: Mapping[str, Any]) -> dict[str, Array]:
+        problem, given, outputs = self._problem_of(values, more)
+        if outputs is not None:
+            return outputs
         if self._check is CheckedCalls.ALWAYS:
             return self._judged(problem, given)[1]
         ready = self._ready.get(problem)
@@ -216,12 +226,14 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                     f"in_process=True takes {', '.join(sorted(DIRECT))} as tensors in host memory, and no other tensors"
                 )
                 raise UsageError(what, code="E043", where=apart, help="in_process=False")
-            problem, given = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
+            problem, given, none = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
+            if none is not None and out:
+                what, why = "out of an empty batch, or of no queries", "no kernel runs that could write it"
+                raise UsageError(what, code="E043", where="out", why=why, help="leave it out for new outputs")
+            if none is not None:
+                return as_given(none, inputs["q"])
             row = self._row_of(problem) or self._judged(problem, given)[0]
             kernel = PlacedKernel.of(self._job_of(row), tensors)
-            if kernel is None:
-                what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
-                raise UsageError(what, code="E043", where="in_process", help="in_process=False copies and converts")
             while len(self._placed) >= KEPT_SHAPES:
                 self._placed.popitem(last=False)[1].close()
             self._placed[key] = kernel

@@ -326,6 +326,13 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         self.close()
         self.start()
 
+    def abandon(self) -> None:
+        """In a forked child: leave the worker to the process that started it. The next call starts another one."""
+        worker, self._worker = self._worker, None
+        self.close()
+        if worker is not None:
+            worker.abandon()
+
     def close(self) -> None:
         """End the worker, gracefully if it is idle."""
         worker, self._worker, self._runtime = self._worker, None, None

@@ -230,13 +230,22 @@ def test_a_mask_is_never_passed_over(here: AttentionSession) -> None:
 
 def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> None:
     q, k, v = arrays(24)
-    with pytest.raises(api.UsageError, match="own type"):
-        here(q, k, v, dtype="fp16")
-    with pytest.raises(api.UsageError, match="own type"):
-        here(q[..., ::2], k[..., ::2], v[..., ::2])
-    with pytest.raises(api.UsageError, match="no other tensors") as told:
-        here(q, k, v, bias=np.zeros((1, 1, 24, 24), np.float32))
-    assert told.value.help == "in_process=False"
+    lengths = {"kv_cache": "paged:8", "cache_seqlens": 24}
+    pages = [x[0].swapaxes(0, 1).reshape(3, 8, 2, 16) for x in (k, v)]
+    for tensors, flags, where, why in (
+        ((q, k, v), {"dtype": "fp16"}, "q", "its type is float32"),
+        ((q, k, v[:, :, ::-1]), {}, "v", "dense rows"),
+        ((q, k.astype(">f4"), v), {}, "k", "its type is >f4"),
+        ((q[..., ::2], k[..., ::2], v[..., ::2]), {}, "q", "dense rows"),
+        ((q, *pages), {**lengths, "block_table": np.arange(3, dtype=np.int32)[None]}, "block_table", None),
+        ((q, k, v), {"bias": np.zeros((1, 1, 24, 24), np.float32)}, "bias", None),
+        ((q, k, v), {"alibi": True}, "alibi_slopes", "made from arguments"),
+    ):
+        with pytest.raises(api.UsageError, match="in_process=True") as told:
+            here(*tensors, **flags)
+        assert told.value.where == where
+        assert why is None or why in str(told.value.why)
+        assert str(told.value.help).startswith("in_process=False")
 
 
 def test_only_a_kernel_that_passed_comes_in() -> None:

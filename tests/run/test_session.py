@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -314,3 +315,64 @@ def test_attention_keeps_its_worker() -> None:
     assert share.supervisor.worker_pid == pid
     mapped = Path(f"/proc/{pid}/maps").read_text()
     assert "memfd" not in mapped  # nor the tensors, which may be large
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_forked_child_works_beside_its_parent(in_process: bool) -> None:
+    """Neither speaks through the other's worker, writes into its tensors, nor ends it."""
+
+    def calls(session: AttentionSession, first: int) -> bool:
+        cases = [arrays(24, seed) for seed in range(first, first + 60)]
+        return all(np.allclose(session(*case)["o"], attended(*case), atol=1e-5) for case in cases)
+
+    with api.session(backend="cpu", in_process=in_process) as session:
+        calls(session, 0), calls(session, 60)
+        mine = session._supervisor.worker_pid
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                code = 0 if calls(session, 200) and session._supervisor.worker_pid not in (mine, os.getppid()) else 2
+                session.close()
+            finally:
+                os._exit(code)
+        assert calls(session, 400)
+        assert os.waitpid(child, 0)[1] == 0
+        assert session._supervisor.worker_pid == mine
+        assert calls(session, 600)
+
+
+def test_a_session_forked_amid_a_call_does_not_wait_for_it() -> None:
+    with api.session(backend="cpu") as session:
+        session(*arrays(24))
+        lock, held, over = session._lock, threading.Event(), threading.Event()
+
+        def call() -> None:
+            with lock:
+                held.set()
+                over.wait(30)
+
+        other = threading.Thread(target=call)
+        other.start()
+        held.wait(30)
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            os._exit(0 if np.allclose(session(*arrays(24))["o"], attended(*arrays(24)), atol=1e-5) else 2)
+        assert os.waitpid(child, 0)[1] == 0
+        over.set()
+        other.join()
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_an_empty_batch_and_no_queries_need_no_kernel(in_process: bool) -> None:
+    q, k, v = arrays(24)
+    with api.session(backend="cpu", in_process=in_process, lse=True) as session:
+        for _ in range(2):
+            found = session(q[:0], k[:0], v[:0])
+            assert {name: x.shape for name, x in found.items()} == {"o": (0, 2, 24, 16), "lse": (0, 2, 24)}
+            rows = session(q[:, :, :0], k, v, do=q[:, :, :0])
+            assert rows["dk"].shape == k.shape
+            assert not rows["dk"].any()
+            np.testing.assert_allclose(session(q, k, v)["o"], attended(q, k, v), atol=1e-5)
+        assert not session(q, k[:, :, :0], v[:, :, :0])["o"].any()
