@@ -192,11 +192,13 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(THREADS)
+    before = os.getloadavg()[0]
     found: dict[str, Any] = {
         "prefill": prefill(torch, given.rounds),
         "decode": decode(torch, max(20, given.rounds // 10)),
         "repeated": repeated(max(20, given.rounds // 10), given.against),
         "leavings": leavings(given.calls),
+        "load": {"of one minute": [round(before, 1), round(os.getloadavg()[0], 1)]},
     }
     for part, rows in found.items():
         for name, of in rows.items():

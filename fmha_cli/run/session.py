@@ -214,18 +214,15 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
         tensors = {name: placed(tensor, name) for name, tensor in inputs.items()}
         forms = {name: None if x is None else form_of(x, name) for name, x in tensors.items()}
-        flags = tuple(sorted(flag_texts({n: x for n, x in more.items() if n not in TENSORS}).items()))
-        key: tuple[Form, ...] = (*((name, form) for name, form in forms.items()), flags)
+        others = (n for n, x in more.items() if n in (*TENSORS, "tensors") and not isinstance(x, str | None))
+        apart = next((n for n, form in forms.items() if form is None), None) or next(others, None)
+        if apart is not None:  # a known form says nothing about them
+            what = f"in_process=True takes {', '.join(sorted(DIRECT))} as tensors in host memory, and no other tensors"
+            raise UsageError(what, code="E043", where=apart, help="in_process=False")
+        flags = tuple(sorted(flag_texts(more).items()))
+        key: tuple[Form, ...] = (*forms.items(), flags)
         kernel = self._placed.get(key)
         if kernel is None:
-            apart = next((n for n, form in forms.items() if form is None), None) or next(
-                (n for n in more if n in TENSORS), None
-            )
-            if apart is not None:
-                what = (
-                    f"in_process=True takes {', '.join(sorted(DIRECT))} as tensors in host memory, and no other tensors"
-                )
-                raise UsageError(what, code="E043", where=apart, help="in_process=False")
             problem, given, none = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
             if none is not None and out:
                 what, why = "out of an empty batch, or of no queries", "no kernel runs that could write it"

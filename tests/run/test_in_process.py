@@ -248,6 +248,23 @@ def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> No
         assert str(told.value.help).startswith("in_process=False")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"bias": np.ones((1, 1, 24, 24), np.float32)},
+        {"tensors": {"bias": np.ones((1, 1, 24, 24), np.float32)}},
+        {"sink_logits": np.ones(2, np.float32)},
+        {"bias": "elementwise"},
+        {"alibi": True},
+    ],
+)
+def test_a_tensor_beside_those_of_a_known_form_is_not_passed_over(here: AttentionSession, more: dict[str, Any]) -> None:
+    here(*arrays(24)), here(*arrays(24), bias=None)
+    for _ in range(2):
+        with pytest.raises(api.UsageError, match=r"in_process=True|bias is not given"):
+            here(*arrays(24), **more)
+
+
 def test_only_a_kernel_that_passed_comes_in() -> None:
     name = null_kernel(DType.FP32, Family.FWD, Behaviour.ZEROS).name
     with api.session(backend="null", kernel=name, in_process=True) as session, pytest.raises(api.KernelFailure):
