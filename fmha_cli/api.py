@@ -18,6 +18,7 @@ from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.probing import probe_backends
 
 if TYPE_CHECKING:
@@ -69,7 +70,6 @@ def run(
         KeyboardInterrupt: the user interrupted.
     """
     from fmha_cli.run.given_arrays import given_tensors, merged, request_with
-    from fmha_cli.run.logged import logged_voice
     from fmha_cli.run.run import Run
 
     try:
