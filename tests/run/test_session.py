@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,6 +25,7 @@ from fmha_cli.domain.phases import Phase
 from fmha_cli.oracle.tensors import Array
 from fmha_cli.run import kept_worker, logged
 from fmha_cli.run.job import JobResult
+from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.session import AttentionSession
 from fmha_cli.run.supervisor import Supervisor
 from tests.support.fakes.emulator import ID, PaperEmulator
@@ -133,13 +135,31 @@ def test_a_problem_holds_its_sizes() -> None:
             session(*arrays(25))
 
 
-def test_a_worker_that_dies_costs_one_exception(opened: AttentionSession) -> None:
+def test_a_worker_that_dies_in_a_call_costs_one_exception(
+    opened: AttentionSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors, ask = arrays(24), WorkerProcess.ask
+    opened(*tensors), opened(*tensors)
+
+    def killed(self: WorkerProcess, *request: Any, **more: Any) -> Any:
+        os.kill(self.pid, signal.SIGKILL)
+        return ask(self, *request, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WorkerProcess, "ask", killed)
+        with pytest.raises(api.KernelFailure, match="CRASHED"):
+            opened(*tensors)
+    np.testing.assert_allclose(opened(*tensors)["o"], attended(*tensors), atol=1e-5)
+
+
+def test_a_worker_that_dies_between_calls_costs_none(opened: AttentionSession) -> None:
     tensors = arrays(24)
     opened(*tensors), opened(*tensors)
-    os.kill(worker_of(opened), signal.SIGSTOP)
-    os.kill(worker_of(opened), signal.SIGKILL)  # before it can answer the next call
-    with pytest.raises(api.KernelFailure, match="CRASHED"):
-        opened(*tensors)
+    worker = opened._supervisor._worker
+    assert worker is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    while worker.alive:
+        time.sleep(0.01)
     np.testing.assert_allclose(opened(*tensors)["o"], attended(*tensors), atol=1e-5)
 
 
