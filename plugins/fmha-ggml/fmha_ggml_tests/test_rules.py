@@ -45,6 +45,7 @@ def kernel_for(form: str, cache: str, problem: api.Problem) -> api.KernelSpec:
     return found
 
 
+@pytest.mark.promise("JAX, llama.cpp and MLX run as backends, by rules that the libraries confirm.")
 @pytest.mark.parametrize("name", EVIDENCE)
 def test_a_rule_is_borne_out_by_the_library(name: str, subject: conformance.Subject) -> None:
     form, cache, line = EVIDENCE[name]

@@ -24,6 +24,9 @@ def subject(shared_cache: Path) -> conformance.Subject:
     return conformance.Subject(BACKEND, entry="fmha_jax", cache_root=shared_cache)
 
 
+@pytest.mark.promise(
+    "README: JAX, llama.cpp, MLX", "JAX, llama.cpp and MLX run as backends, by rules that the libraries confirm."
+)
 @needs_library
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], subject: conformance.Subject) -> None:

@@ -21,6 +21,9 @@ def subject(shared_cache: Path) -> conformance.Subject:
     return conformance.Subject(BACKEND, entry="fmha_mlx", cache_root=shared_cache)
 
 
+@pytest.mark.promise(
+    "README: JAX, llama.cpp, MLX", "JAX, llama.cpp and MLX run as backends, by rules that the libraries confirm."
+)
 @needs_library
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], subject: conformance.Subject) -> None:
@@ -38,7 +41,7 @@ def test_the_parent_does_not_import_the_library(subject: conformance.Subject) ->
 
 def test_without_the_library_it_says_what_to_install() -> None:
     found = conformance.probed(BACKEND)
-    assert (found.state, found.devices, found.help) == (plugin.State.MISSING, (), "pip install mlx-cpu")
+    assert (found.state, found.devices, found.help) == (plugin.State.MISSING, (), 'pip install "mlx[cpu]"')
 
 
 @needs_library

@@ -34,6 +34,7 @@ def subject(shared_cache: Path) -> conformance.Subject:
     return conformance.Subject(BACKEND, entry="fmha_mlx", cache_root=shared_cache)
 
 
+@pytest.mark.promise("JAX, llama.cpp and MLX run as backends, by rules that the libraries confirm.")
 @pytest.mark.parametrize("name", EVIDENCE)
 def test_a_rule_is_borne_out_by_the_library(name: str, subject: conformance.Subject) -> None:
     precision, line = EVIDENCE[name]

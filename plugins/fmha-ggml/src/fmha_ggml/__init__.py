@@ -14,7 +14,7 @@ BACKEND = plugin.LibraryBackend(
     listed=kernels,
     table=RULES,
     session="fmha_ggml.session:GgmlSession",
-    tried=("2026.10.11549",),
+    tried=("0.2.14", "2026.7.10068", "2026.10.11549"),
 )
 
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fmha_cli import plugin
 from fmha_mlx.kernels import RULES, MlxAlgorithm, kernels
 
-BACKEND = plugin.LibraryBackend(
+
+class MlxBackend(plugin.LibraryBackend):
+    """The library in two packages: the front end is of no use without the one that computes."""
+
+    def probe(self) -> plugin.Availability:
+        found = super().probe()
+        return found if found.state is plugin.State.OK else replace(found, help='pip install "mlx[cpu]"')
+
+
+BACKEND = MlxBackend(
     name="mlx",
     distribution="mlx-cpu",
     algorithm=MlxAlgorithm,
