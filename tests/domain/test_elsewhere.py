@@ -30,7 +30,7 @@ ASKED = {
     "onnxruntime": "pip install ./plugins/fmha-onnxruntime onnxruntime",
     "pallas": "pip install ./plugins/fmha-jax jax",
     "llama.cpp": "pip install ./plugins/fmha-ggml xllamacpp",
-    "mlx": "pip install ./plugins/fmha-mlx mlx[cpu]",
+    "mlx": "pip install ./plugins/fmha-mlx mlx mlx-cpu",
     "metal": "Metal is not served: fmha has no backend for Apple GPUs",
     "triton": "pip install ./plugins/fmha-triton triton",
 }

@@ -41,7 +41,7 @@ def test_the_parent_does_not_import_the_library(subject: conformance.Subject) ->
 
 def test_without_the_library_it_says_what_to_install() -> None:
     found = conformance.probed(BACKEND)
-    assert (found.state, found.devices, found.help) == (plugin.State.MISSING, (), 'pip install "mlx[cpu]"')
+    assert (found.state, found.devices, found.help) == (plugin.State.MISSING, (), "pip install mlx mlx-cpu")
 
 
 @needs_library

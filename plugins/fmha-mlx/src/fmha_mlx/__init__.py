@@ -13,7 +13,7 @@ class MlxBackend(plugin.LibraryBackend):
 
     def probe(self) -> plugin.Availability:
         found = super().probe()
-        return found if found.state is plugin.State.OK else replace(found, help='pip install "mlx[cpu]"')
+        return found if found.state is plugin.State.OK else replace(found, help="pip install mlx mlx-cpu")
 
 
 BACKEND = MlxBackend(
