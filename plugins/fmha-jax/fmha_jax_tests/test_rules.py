@@ -67,8 +67,8 @@ def gradients(seed: int, count: int) -> Iterator[api.Problem]:
 @pytest.mark.ci
 @pytest.mark.slow
 def test_a_sample_of_problems_agrees_with_the_library(subject: conformance.Subject) -> None:
-    sample = [*conformance.library_problems(7, 8), *gradients(7, 2)]
-    assert conformance.check_agreement(subject, sample, NEEDLESS).accepted >= 4
+    sample = [*conformance.library_problems(7, 4), *gradients(7, 1)]
+    assert conformance.check_agreement(subject, sample, NEEDLESS).accepted >= 2
 
 
 @pytest.mark.slow

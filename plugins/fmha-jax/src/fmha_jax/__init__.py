@@ -12,7 +12,7 @@ BACKEND = plugin.LibraryBackend(
     listed=kernels,
     table=RULES,
     session="fmha_jax.session:JaxSession",
-    tried=("0.10.2",),
+    tried=("0.10.2", "0.12.0.1"),
 )
 
 

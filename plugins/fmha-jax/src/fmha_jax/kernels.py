@@ -66,11 +66,13 @@ def way_of(kernel: api.KernelSpec) -> JaxAlgorithm:
 
 
 def _mask(p: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Refusal | None:
-    masking, mask = way_of(kernel).masking, f"mask {p.mask.text()}"
-    if masking is Masking.FLAG and not {PLAIN, TOP_LEFT} & plugin.mask_forms(p):
+    masking, mask, bare = way_of(kernel).masking, f"mask {p.mask.text()}", replace(p, sink=0)
+    sunk = bare.visible_pairs() != p.visible_pairs()  # a sink that the window reaches anyway changes nothing
+    found = plugin.mask_forms(p if sunk else bare)
+    if masking is Masking.FLAG and not {PLAIN, TOP_LEFT} & found:
         return plugin.Refusal(f"{mask}: is_causal is the top-left triangle", "--mask causal-tl")
-    aligned = p.mask.align.value == "top_left" or p.mask.left is p.mask.right is None
-    if masking is Masking.WINDOW and (p.sink or not (aligned or p.seqlen_q == p.seqlen_k)):
+    aligned = p.mask.align.value == "top_left" or p.seqlen_q == p.seqlen_k
+    if masking is Masking.WINDOW and PLAIN not in found and (sunk or not aligned):
         return plugin.Refusal(f"{mask}: local_window_size counts from the top left", f"--seqlen-k {p.seqlen_q}")
     return None
 

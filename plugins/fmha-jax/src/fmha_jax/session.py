@@ -83,17 +83,17 @@ class JaxSession(plugin.LibrarySession):
 
     def _attend(self, q: Any, k: Any, v: Any, *more: Any) -> Any:
         """The function with its layouts and types; ``more`` is a bias and a mask, as far as there are any."""
-        p, of = self.problem, way_of(self.plan.main)
+        p, of, plain = self.problem, way_of(self.plan.main), PLAIN in plugin.mask_forms(self.problem)
         options: dict[str, Any] = {"scale": p.scale, "implementation": "xla", "return_residual": p.lse}
         if "bias" in self.arrays:
             options["bias"] = more[0]
         if of.masking is Masking.TENSOR:
             options["mask"] = more[-1]
         elif of.masking is Masking.WINDOW:
-            far = p.seqlen_q + p.seqlen_k
-            options["local_window_size"] = tuple(far if n is None else n for n in (p.mask.left, p.mask.right))
+            far, sizes = p.seqlen_q + p.seqlen_k, (None, None) if plain else (p.mask.left, p.mask.right)
+            options["local_window_size"] = tuple(far if n is None else n for n in sizes)
         else:
-            options["is_causal"] = PLAIN not in plugin.mask_forms(p)
+            options["is_causal"] = not plain
         kind = {Precision.F32: jnp.float32, Precision.BF16: jnp.bfloat16}[of.precision]
         rows = [(x.swapaxes(1, 2) if p.layout is BHSD else x).astype(kind) for x in (q, k, v)]
         found = jax.nn.dot_product_attention(*rows, **options)
