@@ -98,10 +98,12 @@ def library() -> Mapping[str, Callable[..., Any]]:
 class GgmlSession(plugin.LibrarySession):
     """One graph. K and V of another type than the cache's, and V transposed, are made before the time, as a cache is."""
 
+    owned: tuple[tuple[str, Any], ...] = ()  # what frees each thing; nothing if ``bind`` failed at once
+
     def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
         p, of, f32 = self.problem, way_of(self.plan.main), np.dtype(np.float32)
         self.ggml, self.arrays = library(), plugin.HostArrays(p, arena, tensors)
-        self.context = self.ggml["init"](Memory(1 << 20, None, True))
+        self.context = self._own("free", self.ggml["init"](Memory(1 << 20, None, True)))
         self.cached, self.made = list[tuple[np.ndarray, np.ndarray, Cache]](), 0
         self.mask, self.pieces = self._mask(of.form), list[np.ndarray]()
         q, sinks = self.arrays.view("q", BHSD), None
@@ -131,10 +133,10 @@ class GgmlSession(plugin.LibrarySession):
         o.contents.data = self.y.ctypes.data
         self.graph = self.ggml["new_graph"](self.context)
         self.ggml["build_forward_expand"](self.graph, o)
-        self.space = self.ggml["gallocr_new"](self.ggml["backend_cpu_buffer_type"]())
-        if not self.ggml["gallocr_alloc_graph"](self.space, self.graph):
+        space = self._own("gallocr_free", self.ggml["gallocr_new"](self.ggml["backend_cpu_buffer_type"]()))
+        if not self.ggml["gallocr_alloc_graph"](space, self.graph):
             raise MemoryError
-        self.backend = self.ggml["backend_cpu_init"]()
+        self.backend = self._own("backend_free", self.ggml["backend_cpu_init"]())
         self.ggml["backend_cpu_set_n_threads"](self.backend, threads)
 
     def upload(self) -> None:
@@ -163,9 +165,13 @@ class GgmlSession(plugin.LibrarySession):
         return (said + first, *super().remarks())
 
     def close(self) -> None:
-        self.ggml["backend_free"](self.backend)
-        self.ggml["gallocr_free"](self.space)
-        self.ggml["free"](self.context)
+        for name, thing in reversed(self.owned):
+            self.ggml[name](thing)
+        self.owned = ()
+
+    def _own(self, name: str, thing: Any) -> Any:
+        self.owned = (*self.owned, (name, thing))
+        return thing
 
     def _new(self, name: str, *arguments: Any) -> Any:
         return self.ggml[name](self.context, *arguments)
