@@ -1,7 +1,8 @@
 """``Rule``, ``Refusal`` and ``Reason``: a rule's check finds a refusal, from which the rule makes the Reason.
 
 Id ranges: K001-K099 core, K100-K199 cpu, K200-K399 ck_tile, K400-K499 flash_attn, K500-K599 mem_efficient, K600-K649 cudnn_oss,
-K650-K749 flash_attn_3, K750-K799 aiter_asm, K900-K999 plugins (from K900 on fmha-torch, K930 fmha-onnxruntime, K945 fmha-openvino, K960 fmha-triton).
+K650-K749 flash_attn_3, K750-K799 aiter_asm, K900-K999 plugins (from K900 on fmha-torch, K930 fmha-onnxruntime, K945 fmha-openvino, K953 fmha-mlx,
+K960 fmha-triton, K975 fmha-jax, K982 fmha-ggml).
 """
 
 from __future__ import annotations

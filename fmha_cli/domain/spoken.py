@@ -55,7 +55,9 @@ def meaning(name: str, kind: NameKind) -> Meaning | None:
     for row in _document()["names"][kind]:
         if own and own in map(letters, row["said"]):
             return Meaning(tuple(row["means"]), note=row.get("note", ""))
-    return _library(own) if kind is NameKind.BACKEND else None
+    if kind is not NameKind.BACKEND:
+        return None
+    return _library(letters(name)) or _library(own)  # the dot of llama.cpp is its own
 
 
 def _library(own: str) -> Meaning | None:

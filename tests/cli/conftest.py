@@ -72,7 +72,7 @@ def small_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(("build", "--arch", "null", "--filter", f"digest:{kernel}", "-q"), os.environ) == 0
 
 
-LARGE = ("example", "onnxruntime", "openvino", "torch")
+LARGE = ("example", "ggml", "jax", "mlx", "onnxruntime", "openvino", "torch")
 """Plugins whose backends run here, which ``fmha doctor`` therefore judges: seconds of imports for each command."""
 
 HIDDEN = tuple(f"fmha_{name}-" for name in LARGE)

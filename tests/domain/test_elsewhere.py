@@ -28,6 +28,10 @@ ASKED = {
     **dict.fromkeys(("torch", "pytorch", "sdpa"), "pip install ./plugins/fmha-torch torch"),
     "openvino": "pip install ./plugins/fmha-openvino openvino",
     "onnxruntime": "pip install ./plugins/fmha-onnxruntime onnxruntime",
+    "pallas": "pip install ./plugins/fmha-jax jax",
+    "llama.cpp": "pip install ./plugins/fmha-ggml xllamacpp",
+    "mlx": "pip install ./plugins/fmha-mlx mlx mlx-cpu",
+    "metal": "Metal is not served: fmha has no backend for Apple GPUs",
     "triton": "pip install ./plugins/fmha-triton triton",
 }
 

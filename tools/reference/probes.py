@@ -35,6 +35,9 @@ ASKED = (
     Column("torch", "generic"),
     Column("onnxruntime", "generic"),
     Column("openvino", "generic"),
+    Column("jax", "generic"),
+    Column("ggml", "generic"),
+    Column("mlx", "generic"),
 )
 """Every backend, on an architecture for which it has most of its kernels."""
 
