@@ -1,0 +1,382 @@
+"""``validate --invariant``: a sequence runs alone, then with each change around it, and every bit is compared.
+
+Each changed problem gets the kernel that would be chosen for it, unless ``--kernel`` names one. Where results differ, what differs
+between the launches is held, one thing after the other, until they agree: that names the stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.select import promised_by
+from fmha_cli.discovery.wanted import wanted_backends
+from fmha_cli.domain.device import CPU, Availability, usable_cores
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.invariance import Difference, Invariance, Promising, why_unchangeable
+from fmha_cli.domain.phases import SILENT, Voice
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason, Severity
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.oracle.dropout import STREAMS
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Inputs
+from fmha_cli.report.documents.invariance import DifferingStage, InvarianceOutcome, InvariantRow
+from fmha_cli.report.parts import KernelRow
+from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
+from fmha_cli.run.cases import Cases
+from fmha_cli.run.execute import Executor
+from fmha_cli.run.judge import SEVERITY, JudgePolicy, judge
+from fmha_cli.run.peaks import settings_of
+from fmha_cli.run.probing import probe_backends
+from fmha_cli.run.records import Outcome, repro_line
+from fmha_cli.run.request import Context, Request
+from fmha_cli.run.rows import Row, plan_rows
+from fmha_cli.run.supervisor import Supervisor
+from fmha_cli.run.tuned_choice import EntriesOf, chooser_of
+from fmha_cli.run.variants import Variant, alone_of, first_difference, placed, variants_of
+
+_USELESS = frozenset((*SEVERITY[SEVERITY.index(Verdict.OUT_OF_BOUNDS) :], Verdict.BUILD_FAILED))
+"""Verdicts of launches whose outputs mean nothing."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A row that ran, or was to run: what came of it, and the threads of its kernel."""
+
+    row: Row
+    outcome: Outcome
+    threads: int
+
+    @property
+    def useless(self) -> bool:
+        """Whether its outputs mean nothing."""
+        return self.outcome.verdict in _USELESS
+
+
+class InvarianceProbe(AbstractContextManager["InvarianceProbe"]):
+    """Puts the changes around one sequence to kernels, in one worker.
+
+    Args:
+        request: has one fill.
+        tuned: what ``fmha tune`` remembered; None without a store of it.
+
+    Attributes:
+        found: the devices of each backend.
+
+    Raises:
+        UsageError, EnvironmentProblem: no such backend, device or emulator; an unsafe cache root.
+    """
+
+    def __init__(
+        self, request: Request, registry: Registry, voice: Voice = SILENT, tuned: EntriesOf | None = None
+    ) -> None:
+        self._request, self._registry, self._supervisor = request, registry, Supervisor()
+        self._built: dict[tuple[str, ...], tuple[Artifact, ...]] = {}
+        with ExitStack() as stack:
+            stack.callback(self._supervisor.close)
+            backends = wanted_backends(registry, request.wanted)
+            self.found = probe_backends(registry, backends, self._supervisor, request.device)
+            self._chooser = chooser_of(request, registry, self.found, tuned, voice)
+            building = build_context(request, voice)
+            self._context = Context(
+                request=request,
+                registry=registry,
+                supervisor=self._supervisor,
+                building=building,
+                emulation=emulation_of(request, registry, building),
+                voice=voice,
+            )
+            stack.pop_all()
+
+    def __exit__(self, *exc: object) -> None:
+        self._supervisor.close()
+
+    def rows_of(self, asked: Problem) -> Iterator[InvariantRow]:
+        """The rows of a problem: one for each property and compared backend.
+
+        Raises:
+            UsageError, EnvironmentProblem: as ``select``.
+            KeyboardInterrupt: the user interrupted.
+        """
+        alone, _ = alone_of(asked)
+        for row in plan_rows((alone,), self._request, self._registry, self.found, chooser=self._chooser):
+            yield from SequenceProbe(self, self._request, self._registry, asked, row).rows()
+
+    def planned(self, problem: Problem, asked: str | None, units: int | None, **pinned: Any) -> Row:
+        """The row of a changed problem.
+
+        Args:
+            asked: the backend among several that the row is about.
+            units: of the devices; None for those that they have.
+            pinned: members of the request that replace the user's.
+
+        Raises:
+            UnsupportedError: the named kernel does not serve it.
+        """
+        request = replace(self._request, **({} if asked is None else {"backend": asked}), **pinned)
+        found = self.found if units is None else {name: _with_units(one, units) for name, one in self.found.items()}
+        chooser = None if pinned or units is not None else self._chooser
+        (row, *_) = plan_rows((problem,), request, self._registry, found, chooser=chooser)
+        return row
+
+    def launched(self, row: Row, inputs: Inputs, threads: int | None, *, first: bool = False) -> Launched:
+        """Build and launch a row once.
+
+        Args:
+            threads: None for those of the request.
+            first: whether to compare with the reference, and to repeat it.
+        """
+        context = self._context
+        if threads is not None:
+            context = replace(context, request=replace(context.request, threads=threads))
+        request = replace(context.request, check=first)
+        context = replace(context, request=request)
+        if row.choice is None or not row.choice.runnable:
+            note = "no device here accepts the kernel" if row.choice else "no kernel serves it"
+            return Launched(row, Outcome(verdict=Verdict.NOT_RUN, notes=(note,)), context.threads)
+        key = tuple(order.key for order in row.orders)
+        if key not in self._built:
+            made = artifacts_of(row, build_orders(row.orders, self._registry, context.building))
+            if isinstance(made, Outcome):
+                return Launched(row, made, context.threads)
+            self._built[key] = made
+        executor, artifacts = Executor(context), self._built[key]
+        job = executor.job(row, artifacts, settings_of(row, artifacts, context))
+        cases = Cases(
+            lambda problem, kind: inputs,
+            oracle_s=request.oracle_s,
+            seed=request.fill_seed,
+            streams={**STREAMS, **self._registry.dropout_streams},
+            voice=context.voice,
+        )
+        policy = JudgePolicy(
+            fills=request.fills[:1],
+            repeats=max(2, request.repeats) if first else 1,
+            check=first,
+            timeout=request.timeout or None,
+            late=False,
+            stream=self._registry.backend(job.backend).dropout_stream,
+        )
+        try:
+            with executor.arena(job) as arena:
+                outcome = judge(self._supervisor, job, arena, cases, policy, context.voice)
+        except MemoryError as fault:
+            outcome = Outcome(verdict=Verdict.OUT_OF_MEMORY, notes=(str(fault),))
+        return Launched(row, outcome, context.threads)
+
+    def filled(self, problem: Problem, seed: int) -> Inputs:
+        """The inputs of a problem, by the request's fill."""
+        kind = self._request.fills[0]
+        custom = self._registry.fills if kind in self._registry.fills else None
+        return fill(problem, kind, self._request.fill_seed + seed, custom=custom)
+
+
+class SequenceProbe:
+    """The properties of one sequence and the row that serves it alone."""
+
+    def __init__(
+        self, probe: InvarianceProbe, request: Request, registry: Registry, asked: Problem, row: Row
+    ) -> None:
+        self._probe, self._asked, self._row, self._alone = probe, asked, row, row.problem
+        self._ran: Launched | None = None
+        self._request, self._registry = request, registry
+
+    def rows(self) -> Iterator[InvariantRow]:
+        """A row for each property."""
+        for property in Invariance:
+            yield self._row_of(property)
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return self._probe.filled(self._alone, 0)
+
+    @cached_property
+    def _first(self) -> Launched:
+        """The sequence alone, judged."""
+        self._ran = self._probe.launched(self._row, self._inputs, None, first=True)
+        return self._ran
+
+    @cached_property
+    def _with_one_thread(self) -> Launched:
+        return self._probe.launched(self._row, self._inputs, 1)
+
+    @cached_property
+    def _promised(self) -> frozenset[Invariance] | None:
+        """What the kernel promises; None: its backend states nothing."""
+        choice = self._row.choice
+        if choice is None or not isinstance(self._registry.backend(choice.kernel.backend), Promising):
+            return None
+        return promised_by(self._registry, self._alone, choice.kernel, choice.device)
+
+    def _row_of(self, property: Invariance) -> InvariantRow:
+        choice, made = self._row.choice, self._made
+        if choice is None:
+            outcome = InvarianceOutcome.NOT_RUN if self._row.absent else InvarianceOutcome.UNSUPPORTED
+            return made(property, outcome, reasons=self._row.reasons)
+        why = why_unchangeable(property, self._alone, choice.device)
+        if why is not None:
+            return made(property, InvarianceOutcome.NOT_APPLICABLE, reasons=(_inapplicable(property, why),))
+        first = self._first
+        if first.useless:
+            failed = first.outcome.verdict is not Verdict.NOT_RUN
+            outcome = InvarianceOutcome.FAILED if failed else InvarianceOutcome.NOT_RUN
+            return made(property, outcome, notes=first.outcome.notes)
+        if property is Invariance.REPEATS:
+            return self._repeated()
+        same: InvariantRow | None = None
+        threads, units = first.threads, choice.device.units
+        assert self._row.plan is not None
+        for variant in variants_of(property, self._asked, self._row.plan.splits, threads, units):
+            row = self._compared(variant)
+            if row.outcome is not InvarianceOutcome.HELD:
+                return row
+            same = same or row
+        if same is None:
+            cores = usable_cores()
+            why = f"this process may use {cores} core{'s' if cores > 1 else ''} alone"
+            return made(property, InvarianceOutcome.NOT_APPLICABLE, reasons=(_inapplicable(property, why),))
+        return same
+
+    def _repeated(self) -> InvariantRow:
+        property, found = Invariance.REPEATS, self._first.outcome.differences
+        what = f"{max(2, self._request.repeats)} launches of the same inputs"
+        if not found:
+            return self._made(property, InvarianceOutcome.HELD, change=what)
+        outcome = self._blame(property, self._row)
+        return self._made(property, outcome, change=what, stage=DifferingStage.RUN, difference=found[0])
+
+    def _compared(self, variant: Variant) -> InvariantRow:
+        property, made = variant.property, self._made
+        told: dict[str, Any] = {"change": variant.what, "changed": variant.problem.repro()}
+        try:
+            row = self._probe.planned(variant.problem, self._row.asked, variant.units)
+        except UnsupportedError as fault:
+            reason = Reason(fault.code or "K000", fault.what, fault.help)
+            return made(property, InvarianceOutcome.UNSUPPORTED, reasons=(reason,), **told)
+        if row.choice is None:
+            return made(property, InvarianceOutcome.UNSUPPORTED, reasons=row.reasons, **told)
+        told |= self._told(row)
+        inputs = self._inputs_of(variant)
+        after = self._probe.launched(row, inputs, variant.threads)
+        if after.useless:
+            return made(property, InvarianceOutcome.FAILED, notes=after.outcome.notes, failure=after, **told)
+        found = self._difference(variant, self._first, after)
+        if found is None:
+            return made(property, InvarianceOutcome.HELD, **told)
+        stage = self._stage(variant, inputs, after)
+        return made(
+            property, self._blame(property, row), stage=stage, difference=found[0], place=found[1], **told
+        )
+
+    def _inputs_of(self, variant: Variant) -> Inputs:
+        if not variant.moved:
+            return self._inputs
+        return placed(variant, self._alone, self._inputs, self._probe.filled(variant.problem, 1))
+
+    def _difference(self, variant: Variant, before: Launched, after: Launched) -> tuple[Difference, int] | None:
+        return first_difference(variant, self._alone, before.outcome.outputs, after.outcome.outputs)
+
+    def _blame(self, property: Invariance, row: Row) -> InvarianceOutcome:
+        """Whether a difference breaks a promise: one about the kernel that serves both problems, or about the choice."""
+        assert row.choice is not None
+        assert self._row.choice is not None
+        same = row.choice.kernel == self._row.choice.kernel
+        if property in self._request.require or (same and property in (self._promised or ())):
+            return InvarianceOutcome.BROKEN
+        return InvarianceOutcome.DIFFERS
+
+    def _stage(self, variant: Variant, inputs: Inputs, after: Launched) -> DifferingStage:
+        """The first difference between the launches that makes the results equal when it is held."""
+        if variant.property is Invariance.THREADS:
+            return DifferingStage.THREAD
+        if variant.property is Invariance.SPLITS:
+            return DifferingStage.SPLIT
+        if self._first.outcome.differences:
+            return DifferingStage.RUN
+        assert self._row.choice is not None
+        assert self._row.plan is not None
+        kernel, problem, row = self._row.choice.kernel, variant.problem, after.row
+        for stage in (DifferingStage.KERNEL, DifferingStage.SPLIT):
+            if not self._changes(stage, row):
+                continue
+            if stage is DifferingStage.SPLIT:
+                problem = replace(problem, splits=self._row.plan.splits)
+            try:
+                row = self._probe.planned(problem, kernel.backend, variant.units, kernel=kernel.digest)
+            except UnsupportedError:
+                return stage  # it cannot be held
+            again = self._probe.launched(row, inputs, variant.threads)
+            if self._changes(stage, row) or again.useless or self._difference(variant, self._first, again) is None:
+                return stage
+        if self._row.choice.device.id == CPU and self._first.threads > 1:
+            one = self._probe.launched(row, inputs, 1)
+            if not one.useless and self._difference(variant, self._with_one_thread, one) is None:
+                return DifferingStage.THREAD
+        return DifferingStage.TILE
+
+    def _changes(self, stage: DifferingStage, row: Row) -> bool:
+        """Whether the row of a changed problem has another kernel, or another number of splits."""
+        assert self._row.plan is not None
+        assert row.plan is not None
+        if stage is DifferingStage.KERNEL:
+            return row.plan.main != self._row.plan.main
+        return row.plan.splits != self._row.plan.splits
+
+    def _told(self, row: Row) -> dict[str, Any]:
+        """The kernel that serves a changed problem."""
+        assert row.choice is not None
+        assert row.plan is not None
+        kernel = row.choice.kernel
+        upstream = self._registry.backend(kernel.backend).upstream_name(kernel)
+        return {"changed_kernel": KernelRow.of(kernel, upstream), "changed_splits": row.plan.splits}
+
+    def _made(
+        self, property: Invariance, outcome: InvarianceOutcome, *, failure: Launched | None = None, **found: Any
+    ) -> InvariantRow:
+        """A row, with what is known of the sequence alone."""
+        row, choice, plan = self._row, self._row.choice, self._row.plan
+        kernel = None if choice is None else choice.kernel
+        ran = failure or self._ran
+        request = self._request if row.asked is None else replace(self._request, backend=row.asked)
+        told: dict[str, Any] = {
+            "change": None,
+            "changed": None,
+            "changed_kernel": None,
+            "changed_splits": None,
+            "stage": None,
+            "place": None,
+            "difference": None,
+            "reasons": (),
+            "notes": ran.outcome.notes if ran else (),
+        }
+        return InvariantRow(
+            problem=self._asked.to_dict(),
+            repro=repro_line(self._asked, request).replace("fmha run", "fmha validate --invariant", 1),
+            backend=row.asked if kernel is None else kernel.backend,
+            device=None if choice is None or not choice.runnable else choice.device.id,
+            arch=None if kernel is None else kernel.arch,
+            kernel=None
+            if kernel is None
+            else KernelRow.of(kernel, self._registry.backend(kernel.backend).upstream_name(kernel)),
+            splits=None if plan is None else plan.splits,
+            verdict=ran.outcome.verdict if ran else None,
+            property=property,
+            outcome=outcome,
+            promised=None if self._promised is None else property in self._promised,
+            required=property in self._request.require,
+            **{**told, **found},
+        )
+
+
+def _inapplicable(property: Invariance, why: str) -> Reason:
+    return Reason("K033", f"{property.value}: {why}", None, Severity.KIND)
+
+
+def _with_units(found: Availability, units: int) -> Availability:
+    return replace(found, devices=tuple(replace(device, units=units) for device in found.devices))
