@@ -53,7 +53,7 @@ CHOOSING = (
         "require",
         _T,
         f"Only kernels that promise that results do not change, bit for bit, with {', '.join(Invariance)}; or {BATCH_INVARIANT}: "
-        "the five that a server changes around a sequence",
+        "batch, lengths, padding and pages",
         metavar="NAME,...",
         complete=(BATCH_INVARIANT, *Invariance),
         lists=True,

@@ -17,8 +17,8 @@ from fmha_cli.discovery.wanted import Wanted, named_backends, wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Arithmetic
-from fmha_cli.domain.invariance import parse_required
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
+from fmha_cli.domain.invariance import parse_required
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem

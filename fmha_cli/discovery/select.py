@@ -190,7 +190,9 @@ def _keeping(
         return decision
     kept = "states no promises" if promised is None else f"promises {', '.join(sorted(promised)) or 'nothing'}"
     text = f"--require {', '.join(lacking)}: the kernel {kept}"
-    reason = Reason("K032", text, "drop --require", Severity.OPTION)
+    split = promised_by(registry, replace(problem, splits=1), decision.kernel, device) or frozenset()
+    hint = "--splits 1" if {Invariance(name) for name in lacking} <= split else None
+    reason = Reason("K032", text, hint, Severity.OPTION)
     return Unsupported(decision.backend, decision.arch, decision.kernel, (reason,))
 
 

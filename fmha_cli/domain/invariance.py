@@ -8,7 +8,7 @@ from typing import Annotated, Protocol, runtime_checkable
 
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.features import Alibi, Direction
+from fmha_cli.domain.features import Alibi, Direction, QScale
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align, MaskKind
 from fmha_cli.domain.members import Count, Hidden, NullWhenNotFinite
@@ -40,11 +40,9 @@ class Invariance(StrEnum):
 
 
 BATCH_INVARIANT = "batch-invariant"
-"""The name of all that a server changes around a sequence."""
+"""The name of all that a server changes around a sequence, whose own queries it leaves together."""
 
-AROUND = frozenset(
-    (Invariance.BATCH, Invariance.LENGTHS, Invariance.CHUNKS, Invariance.PADDING, Invariance.PAGES)
-)
+AROUND = frozenset((Invariance.BATCH, Invariance.LENGTHS, Invariance.PADDING, Invariance.PAGES))
 """What it stands for."""
 
 
@@ -71,8 +69,8 @@ class Difference:
 class Promising(Protocol):
     """A backend whose kernels promise invariances."""
 
-    def promises(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance]:
-        """What a kernel that serves a problem promises about it. A broken promise is a wrong result.
+    def promises(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance] | None:
+        """What a kernel that serves a problem promises about it; None: nothing is known. A broken promise is a wrong result.
 
         A promise holds between all kernels of the backend that give it: the changed problem may be served by another one of them.
         """
@@ -108,14 +106,23 @@ def why_unchangeable(property: Invariance, problem: Problem, device: DeviceFacts
         case Invariance.REPEATS:
             return None
         case Invariance.THREADS:
-            return None if device.id == "cpu" else f"the threads of {device.id} are a part of its kernels"
+            return None if has_threads(device) else f"the threads of {device.id} are a part of its kernels"
         case Invariance.UNITS:
-            return None if device.emulated else f"the units of {device.id} are what they are; an emulated device may have others"
+            return (
+                None
+                if device.emulated
+                else f"the units of {device.id} are what they are; an emulated device may have others"
+            )
         case Invariance.PAGES:
             return None if problem.paged else "the keys lie in no pages"
         case Invariance.SPLITS:
             return None if problem.direction is not Direction.BWD else "a backward pass splits no keys"
     return _why_not_moved(property, problem)
+
+
+def has_threads(device: DeviceFacts) -> bool:
+    """Whether the caller says how many threads a kernel has: not on a GPU."""
+    return not (device.accelerator or device.emulated)
 
 
 def _why_not_moved(property: Invariance, p: Problem) -> str | None:
@@ -128,8 +135,8 @@ def _why_not_moved(property: Invariance, p: Problem) -> str | None:
         return "dBias is a sum over the sequences that share a bias"
     if p.append or p.cache_batch_idx is not None or p.cache_leftpad is not None:
         return "keys that are appended, an index of the cache and left padding are not moved"
-    if p.qscale.value not in ("none", "tensor") or p.dtype.is_mx:
-        return f"scales by {p.qscale.value} would be others" if not p.dtype.is_mx else "block scales would be others"
+    if p.qscale in (QScale.BLOCK, QScale.KV_BLOCK, QScale.MX) or p.dtype.is_mx:
+        return "scales of blocks are not moved"
     if property is Invariance.PADDING and p.direction.backward:
         return "a cache has no gradients"
     if property is not Invariance.CHUNKS:

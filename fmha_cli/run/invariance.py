@@ -15,9 +15,9 @@ from typing import Any
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import promised_by
 from fmha_cli.discovery.wanted import wanted_backends
-from fmha_cli.domain.device import CPU, Availability, usable_cores
+from fmha_cli.domain.device import Availability, usable_cores
 from fmha_cli.domain.errors import UnsupportedError
-from fmha_cli.domain.invariance import Difference, Invariance, Promising, why_unchangeable
+from fmha_cli.domain.invariance import Difference, Invariance, has_threads, why_unchangeable
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
@@ -108,20 +108,21 @@ class InvarianceProbe(AbstractContextManager["InvarianceProbe"]):
         for row in plan_rows((alone,), self._request, self._registry, self.found, chooser=self._chooser):
             yield from SequenceProbe(self, self._request, self._registry, asked, row).rows()
 
-    def planned(self, problem: Problem, asked: str | None, units: int | None, **pinned: Any) -> Row:
+    def planned(self, problem: Problem, backend: str | None, units: int | None, kernel: str | None = None) -> Row:
         """The row of a changed problem.
 
         Args:
-            asked: the backend among several that the row is about.
+            backend: the only one that may serve it; None for those of the request.
             units: of the devices; None for those that they have.
-            pinned: members of the request that replace the user's.
+            kernel: the only one that may serve it; None for that of the request.
 
         Raises:
             UnsupportedError: the named kernel does not serve it.
         """
-        request = replace(self._request, **({} if asked is None else {"backend": asked}), **pinned)
+        asked = self._request
+        request = replace(asked, backend=backend or asked.backend, kernel=kernel or asked.kernel)
         found = self.found if units is None else {name: _with_units(one, units) for name, one in self.found.items()}
-        chooser = None if pinned or units is not None else self._chooser
+        chooser = self._chooser if kernel is None and units is None else None
         (row, *_) = plan_rows((problem,), request, self._registry, found, chooser=chooser)
         return row
 
@@ -180,9 +181,7 @@ class InvarianceProbe(AbstractContextManager["InvarianceProbe"]):
 class SequenceProbe:
     """The properties of one sequence and the row that serves it alone."""
 
-    def __init__(
-        self, probe: InvarianceProbe, request: Request, registry: Registry, asked: Problem, row: Row
-    ) -> None:
+    def __init__(self, probe: InvarianceProbe, request: Request, registry: Registry, asked: Problem, row: Row) -> None:
         self._probe, self._asked, self._row, self._alone = probe, asked, row, row.problem
         self._ran: Launched | None = None
         self._request, self._registry = request, registry
@@ -210,9 +209,7 @@ class SequenceProbe:
     def _promised(self) -> frozenset[Invariance] | None:
         """What the kernel promises; None: its backend states nothing."""
         choice = self._row.choice
-        if choice is None or not isinstance(self._registry.backend(choice.kernel.backend), Promising):
-            return None
-        return promised_by(self._registry, self._alone, choice.kernel, choice.device)
+        return None if choice is None else promised_by(self._registry, self._alone, choice.kernel, choice.device)
 
     def _row_of(self, property: Invariance) -> InvariantRow:
         choice, made = self._row.choice, self._made
@@ -229,19 +226,19 @@ class SequenceProbe:
             return made(property, outcome, notes=first.outcome.notes)
         if property is Invariance.REPEATS:
             return self._repeated()
-        same: InvariantRow | None = None
+        same: list[InvariantRow] = []
         threads, units = first.threads, choice.device.units
         assert self._row.plan is not None
         for variant in variants_of(property, self._asked, self._row.plan.splits, threads, units):
             row = self._compared(variant)
             if row.outcome is not InvarianceOutcome.HELD:
                 return row
-            same = same or row
-        if same is None:
+            same.append(row)
+        if not same:
             cores = usable_cores()
             why = f"this process may use {cores} core{'s' if cores > 1 else ''} alone"
             return made(property, InvarianceOutcome.NOT_APPLICABLE, reasons=(_inapplicable(property, why),))
-        return same
+        return replace(same[0], change="; ".join(filter(None, (row.change for row in same))))
 
     def _repeated(self) -> InvariantRow:
         property, found = Invariance.REPEATS, self._first.outcome.differences
@@ -270,9 +267,7 @@ class SequenceProbe:
         if found is None:
             return made(property, InvarianceOutcome.HELD, **told)
         stage = self._stage(variant, inputs, after)
-        return made(
-            property, self._blame(property, row), stage=stage, difference=found[0], place=found[1], **told
-        )
+        return made(property, self._blame(property, row), stage=stage, difference=found[0], place=found[1], **told)
 
     def _inputs_of(self, variant: Variant) -> Inputs:
         if not variant.moved:
@@ -293,12 +288,12 @@ class SequenceProbe:
 
     def _stage(self, variant: Variant, inputs: Inputs, after: Launched) -> DifferingStage:
         """The first difference between the launches that makes the results equal when it is held."""
+        if self._first.outcome.differences:
+            return DifferingStage.RUN
         if variant.property is Invariance.THREADS:
             return DifferingStage.THREAD
         if variant.property is Invariance.SPLITS:
             return DifferingStage.SPLIT
-        if self._first.outcome.differences:
-            return DifferingStage.RUN
         assert self._row.choice is not None
         assert self._row.plan is not None
         kernel, problem, row = self._row.choice.kernel, variant.problem, after.row
@@ -308,13 +303,13 @@ class SequenceProbe:
             if stage is DifferingStage.SPLIT:
                 problem = replace(problem, splits=self._row.plan.splits)
             try:
-                row = self._probe.planned(problem, kernel.backend, variant.units, kernel=kernel.digest)
+                row = self._probe.planned(problem, kernel.backend, variant.units, kernel.digest)
             except UnsupportedError:
                 return stage  # it cannot be held
             again = self._probe.launched(row, inputs, variant.threads)
             if self._changes(stage, row) or again.useless or self._difference(variant, self._first, again) is None:
                 return stage
-        if self._row.choice.device.id == CPU and self._first.threads > 1:
+        if has_threads(self._row.choice.device) and self._first.threads > 1:
             one = self._probe.launched(row, inputs, 1)
             if not one.useless and self._difference(variant, self._with_one_thread, one) is None:
                 return DifferingStage.THREAD

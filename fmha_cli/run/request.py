@@ -126,9 +126,7 @@ class Request:
     @property
     def wanted(self) -> Wanted:
         arch = None if self.arch is None else arch_of(self.arch)
-        return Wanted(
-            backend=self.backend, arch=arch, device=self.device, kernel=self.kernel, require=self.require
-        )
+        return Wanted(backend=self.backend, arch=arch, device=self.device, kernel=self.kernel, require=self.require)
 
 
 @dataclass(frozen=True, kw_only=True)

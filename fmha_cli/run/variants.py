@@ -11,6 +11,7 @@ from fmha_cli.domain.invariance import Difference, Invariance
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import page_count, pages_of, table_width
 from fmha_cli.oracle.tensors import Array
+from fmha_cli.report.lines import counted
 from fmha_cli.run.checks import differing
 
 PLACES = 4
@@ -49,7 +50,9 @@ def alone_of(problem: Problem) -> tuple[Problem, int]:
     """The problem of one sequence, and its place: the longest of the problem."""
     lengths = list(zip(problem.query_lengths(), problem.key_lengths(), strict=True))
     at = max(range(problem.batch), key=lambda b: lengths[b])
-    return beside(problem, (lengths[at],), pads=None if problem.cache_leftpad is None else problem.cache_leftpad[at]), at
+    return beside(
+        problem, (lengths[at],), pads=None if problem.cache_leftpad is None else problem.cache_leftpad[at]
+    ), at
 
 
 def beside(problem: Problem, lengths: tuple[tuple[int, int], ...], pads: int | None = None) -> Problem:
@@ -108,16 +111,18 @@ def variants_of(property: Invariance, asked: Problem, splits: int, threads: int,
             yield Variant(property=property, what="in other pages", problem=replace(alone, storage=pool))
         case Invariance.SPLITS:
             for count in [n for n in (1, 2, 3) if n != splits and (n > 1 or splits > 1)][:2]:
-                what = f"{count} splits, not {splits}"
+                what = f"{counted(count, 'split')}, not {splits}"
                 yield Variant(property=property, what=what, problem=replace(alone, splits=count), moved=False)
         case Invariance.THREADS:
-            others = [n for n in dict.fromkeys((1, threads // 2, threads - 1, 2)) if 0 < n <= usable_cores() and n != threads]
+            others = [
+                n for n in dict.fromkeys((1, threads // 2, threads - 1, 2)) if 0 < n <= usable_cores() and n != threads
+            ]
             for count in others[:2]:
-                what = f"{count} threads, not {threads}" if count > 1 else f"1 thread, not {threads}"
+                what = f"{counted(count, 'thread')}, not {threads}"
                 yield Variant(property=property, what=what, problem=alone, moved=False, threads=count)
         case Invariance.UNITS:
             for count in (max(1, units // 3), 2 * units):
-                what = f"{count} units, not {units}"
+                what = f"{counted(count, 'unit')}, not {units}"
                 yield Variant(property=property, what=what, problem=alone, moved=False, units=count)
         case Invariance.REPEATS:
             return  # the judge repeats a launch itself
@@ -132,9 +137,7 @@ def _among_others(asked: Problem, alone: Problem, at: int) -> Variant:
         named, at = [(rows[0], k // 2 + 1), (q, k), (rows[1], 2 * k)], 1
     others = ", ".join(f"{n} x {m}" for b, (n, m) in enumerate(named) if b != at)
     what = f"beside sequences of {others} queries and keys"
-    return Variant(
-        property=Invariance.LENGTHS, what=what, problem=beside(alone, tuple(named)), places=(at,)
-    )
+    return Variant(property=Invariance.LENGTHS, what=what, problem=beside(alone, tuple(named)), places=(at,))
 
 
 def _padded(alone: Problem, keys: int) -> Variant:
@@ -159,7 +162,7 @@ def read_part(problem: Problem, name: str, tensors: Mapping[str, Array], b: int)
     tensor = tensors[name]
     if name in ("k", "v") and problem.paged:
         count, page = problem.key_lengths()[b], problem.kv_cache.page
-        pages = tensor[tensors["block_table"][b, : pages_of(count, page)]]
+        pages: Array = tensor[tensors["block_table"][b, : pages_of(count, page)]]
         return pages.reshape(-1, *tensor.shape[2:])[:count].swapaxes(0, 1)
     if name in (*_QUERIES, *_KEYS):
         return _rows_of(problem, name, tensor, b)
@@ -168,7 +171,8 @@ def read_part(problem: Problem, name: str, tensors: Mapping[str, Array], b: int)
         first = sum(lengths[:b])
         return tensor[:, first : first + lengths[b]] if problem.mode is Mode.GROUP else tensor[b, :, : lengths[b]]
     if name == "bias":
-        plane, rows, keys = tensor[b if len(tensor) > 1 else 0], problem.query_lengths()[b], problem.key_lengths()[b]
+        plane: Array = tensor[b if len(tensor) > 1 else 0]
+        rows, keys = problem.query_lengths()[b], problem.key_lengths()[b]
         return plane[:, : rows if plane.shape[1] > 1 else 1, : keys if plane.shape[2] > 1 else 1]
     own = (name == "alibi_slopes" and problem.alibi is Alibi.BATCH_HEADS) or (
         name.endswith("_descale") and problem.qscale is QScale.HEAD
@@ -183,7 +187,7 @@ def _rows_of(problem: Problem, name: str, tensor: Array, b: int) -> Array:
         first = sum(lengths[:b])
         packed = slice(first, first + lengths[b])
         return tensor[:, packed] if bhsd else tensor[packed].swapaxes(0, 1)
-    rows = tensor[b] if bhsd else tensor[b].swapaxes(0, 1)
+    rows: Array = tensor[b] if bhsd else tensor[b].swapaxes(0, 1)
     return rows[:, : lengths[b]]
 
 
@@ -198,7 +202,9 @@ def write_part(problem: Problem, name: str, tensors: Mapping[str, Array], b: int
     read_part(problem, name, tensors, b)[...] = value
 
 
-def placed(variant: Variant, alone: Problem, inputs: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
+def placed(
+    variant: Variant, alone: Problem, inputs: Mapping[str, Array], others: Mapping[str, Array]
+) -> dict[str, Array]:
     """The inputs of a variant.
 
     Args:

@@ -12,6 +12,7 @@ from fmha_cli.backends.gpu.devices import report_undriven
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
@@ -37,8 +38,8 @@ def may_be_driven(drivers: Sequence[Path] = DRIVERS, environ: Mapping[str, str] 
 
 
 class CubinBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend, Profiled, Batched, Estimated, DryRun, Keyed) and ``domain.installation`` (Doctored,
-    Sourced) for the contract of the methods.
+    """See ``fmha_cli.domain.protocols`` (Backend, Profiled, Batched, Estimated, DryRun, Keyed), ``domain.installation`` (Doctored,
+    Sourced) and ``domain.invariance`` (Promising) for the contract of the methods.
 
     Args:
         upstream: the project whose kernels the backend offers.
@@ -83,6 +84,9 @@ class CubinBackend:
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
         return self.upstream.passes().plan(problem, kernel, device)
+
+    def promises(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance] | None:
+        return self.upstream.promises(problem, kernel, device)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         return self.upstream.upstream_name(kernel)

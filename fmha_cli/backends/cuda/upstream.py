@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Plan, Stage
@@ -175,6 +176,10 @@ class Upstream(ABC):
     def passes(self) -> TwoPasses:
         """The answers about problems of any direction."""
         return TwoPasses(self.decide, self.plan_of, self.discord)
+
+    def promises(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance] | None:
+        """What a kernel promises (``domain.invariance`` Promising); by default nothing is known."""
+        return None
 
     # The arguments of a launch. None of these methods reads the tensors' contents.
 

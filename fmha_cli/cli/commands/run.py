@@ -107,7 +107,9 @@ COMMANDS = {
     ),
     "validate": CommandSpec(
         "run:run",
-        options=(*(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE, REPEATS, INVARIANT, CHECK_BUDGET, *_RUN),),
+        options=(
+            *(*ROOM, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE, REPEATS, INVARIANT, CHECK_BUDGET, *_RUN),
+        ),
         documents=("report", "invariance"),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row. --invariant judges the problem's longest "

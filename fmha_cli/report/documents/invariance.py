@@ -82,7 +82,9 @@ class InvariantRow:
     arch: str | None
     kernel: Annotated[KernelRow | None, "of the sequence alone"]
     splits: Count | None
-    verdict: Annotated[Verdict | None, "of the launch that failed, else of the sequence alone, by the reference; null: it did not run"]
+    verdict: Annotated[
+        Verdict | None, "of the launch that failed, else of the sequence alone, by the reference; null: it did not run"
+    ]
     property: Invariance
     outcome: InvarianceOutcome
     promised: Annotated[bool | None, "null: the backend states no promises"]
@@ -142,13 +144,14 @@ def _what(row: InvariantRow) -> Iterator[str]:
     """The change and the first difference, or why there is none."""
     for reason in row.reasons[:1]:
         rest = len(row.reasons) - 1
-        yield f"{reason.id} {reason.text}{f' (and {counted(rest, "more reason")})' if rest else ''}"
+        more = f" (and {counted(rest, 'more reason')})" if rest else ""
+        yield f"{reason.id} {reason.text}{more}"
     if row.change is not None:
         yield row.change
     if row.changed_kernel is not None and row.kernel is not None and row.changed_kernel.digest != row.kernel.digest:
         yield f"by kernel {row.changed_kernel.digest[:SHORT]}"
-    if row.changed_splits is not None and row.changed_splits != row.splits:
-        yield f"by {counted(row.changed_splits, 'split')}, not {row.splits}"
+    if row.changed_splits not in (None, row.splits) and row.property is not Invariance.SPLITS:
+        yield f"in {counted(row.changed_splits or 0, 'split')}, not {row.splits}"
     if row.difference is not None:
         yield f"{row.difference}{f', at place {row.place}' if row.place else ''}"
     if row.outcome in (InvarianceOutcome.FAILED, InvarianceOutcome.NOT_RUN):
