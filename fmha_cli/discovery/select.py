@@ -178,7 +178,7 @@ def promised_by(
 
 
 def _keeping(
-    decision: Decision, problem: Problem, device: DeviceFacts, registry: Registry, required: frozenset[Invariance]
+    decision: Decision, problem: Problem, device: DeviceFacts, registry: Registry, required: Sequence[Invariance]
 ) -> Decision:
     """The decision about a kernel that must promise invariances, as far as the problem has something to change."""
     if isinstance(decision, Unsupported):

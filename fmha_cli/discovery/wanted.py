@@ -23,7 +23,7 @@ class Wanted:
     arch: str | None = None
     device: str | None = None
     kernel: str | None = None
-    require: frozenset[Invariance] = frozenset()
+    require: tuple[Invariance, ...] = ()
 
     @property
     def several(self) -> bool:

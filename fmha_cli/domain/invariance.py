@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Protocol, runtime_checkable
@@ -11,7 +12,7 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import Alibi, Direction, QScale
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align, MaskKind
-from fmha_cli.domain.members import Count, Hidden, NullWhenNotFinite
+from fmha_cli.domain.members import Count, Hidden
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import suggest
 
@@ -54,15 +55,19 @@ class Difference:
     index: Annotated[tuple[Count, ...], "of the first such element, in the order of the tensor's axes"]
     differing: Annotated[Count, "elements that differ"]
     elements: Annotated[Count, "of the tensor"]
-    first: Annotated[float, NullWhenNotFinite(), "the element as it was"]
-    second: Annotated[float, NullWhenNotFinite(), "the element as it is"]
+    first: Annotated[float | None, "the element as it was; null: not finite"]
+    second: Annotated[float | None, "the element as it is; null: not finite"]
     first_bits: str
     second_bits: str
     what: Annotated[str, Hidden()] = "differ"
 
     def __str__(self) -> str:
         place = f"{self.differing} of {self.elements} elements {self.what}, first at {list(self.index)}"
-        return f"{self.tensor}: {place}: {self.first:.9g} and {self.second:.9g}"
+        sides = ((self.first, self.first_bits), (self.second, self.second_bits))
+        values = [bits if value is None else f"{value:.9g}" for value, bits in sides]
+        if values[0] == values[1]:  # signs of zero, and digits that are not shown
+            values = [self.first_bits, self.second_bits]
+        return f"{self.tensor}: {place}: {' and '.join(values)}"
 
 
 @runtime_checkable
@@ -76,7 +81,7 @@ class Promising(Protocol):
         """
 
 
-def parse_required(text: str, where: str) -> frozenset[Invariance]:
+def parse_required(text: str, where: str) -> tuple[Invariance, ...]:
     """The invariances that a comma list names; none for no text.
 
     Raises:
@@ -91,13 +96,15 @@ def parse_required(text: str, where: str) -> frozenset[Invariance]:
         else:
             help = suggest(name, (BATCH_INVARIANT, *Invariance))
             raise UsageError(f"{where} {name}: no such property", code="E002", where=where, help=help)
-    return frozenset(found)
+    return tuple(one for one in Invariance if one in found)
 
 
-def required_text(required: frozenset[Invariance]) -> str:
+def required_text(required: Sequence[Invariance]) -> str:
     """The shortest text that ``parse_required`` reads back."""
-    names = [BATCH_INVARIANT] if required >= AROUND else []
-    return ",".join((*names, *sorted(required - AROUND if names else required)))
+    whole = AROUND <= set(required)
+    return ",".join(
+        (*([BATCH_INVARIANT] if whole else []), *(one for one in required if not (whole and one in AROUND)))
+    )
 
 
 def why_unchangeable(property: Invariance, problem: Problem, device: DeviceFacts) -> str | None:

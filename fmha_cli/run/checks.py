@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+from typing import SupportsFloat, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -237,14 +239,19 @@ def differing(
                 index=index,
                 differing=int(different.sum()),
                 elements=different.size,
-                first=float(array[index]),
-                second=float(second[name][index]),
+                first=_finite(array[index]),
+                second=_finite(second[name][index]),
                 first_bits=bits[0],
                 second_bits=bits[1],
                 what=what,
             )
         )
     return found
+
+
+def _finite(value: object) -> float | None:
+    number = float(cast(SupportsFloat, value))
+    return number if isfinite(number) else None
 
 
 def must_repeat(plan: Plan, output: str) -> bool:

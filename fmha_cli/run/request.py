@@ -78,7 +78,7 @@ class Request:
     arch: str | None = None
     device: str | None = None
     kernel: str | None = None
-    require: frozenset[Invariance] = frozenset()
+    require: tuple[Invariance, ...] = ()
     select: str = "tuned"
     files: Mapping[str, str] = field(default_factory=dict)
     out: str | None = None
