@@ -8,10 +8,10 @@ from dataclasses import replace
 from fmha_cli.cli.call import CliCall
 from fmha_cli.cli.problems import ProblemPoint
 from fmha_cli.cli.request import request_of
-from fmha_cli.cli.settings import FLAG
 from fmha_cli.cli.store import tuned_of
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.fields import asks_fill
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.report.documents.invariance import InvariantRow, invariance_document
 from fmha_cli.report.parts import environment
@@ -19,20 +19,13 @@ from fmha_cli.report.target import Unread
 from fmha_cli.run.invariance import InvarianceProbe
 from fmha_cli.run.request import Request
 
-_OTHER = (
-    *("q", "k", "v", "do", "bias_file", "block_table", "k_new", "v_new", "out", "save_failures", "all_kernels"),
-    *("dry_run", "watch", "resume", "journal", "label"),
-)
-"""Options that say nothing about these rows, which are about generated tensors and are kept nowhere."""
-
 
 def deliver_invariance(call: CliCall, points: Sequence[ProblemPoint]) -> int:
     """Print a row for each property, also after Ctrl-C. Returns the exit code.
 
     Raises:
-        UsageError: E002, an option that --invariant does not take.
+        UsageError: E002, a file of tensors, or several fills.
     """
-    _refuse_options(call)
     request, rows, interrupted = _request(call), list[InvariantRow](), False
     with call.console.progress("validate") as progress:
         with InvarianceProbe(request, call.registry, call.console.voice(progress), tuned_of(call)) as probe:
@@ -64,17 +57,13 @@ def _verdicts(rows: Sequence[InvariantRow]) -> list[Verdict]:
 
 def _request(call: CliCall) -> Request:
     request = request_of(call)
-    return replace(request, fills=request.fills[:1] if call.settings.many("fill") else FILLS[:1], peak="spec")
-
-
-def _refuse_options(call: CliCall) -> None:
-    given = call.settings.values
-    for key in _OTHER:
-        if key in given and given[key].source == FLAG and given[key].value is not False:
-            flag = f"--{key.replace('_', '-')}"
-            why = "it compares launches of generated tensors, and keeps no rows"
-            raise UsageError(f"--invariant and {flag}", code="E002", where=flag, why=why, help=f"leave {flag} out")
-    fills = [name for text in call.settings.many("fill") for name in text.split(",")]
-    if len(fills) > 1:
-        what, help = f"--invariant with {len(fills)} fills", "one fill; the data do not change what is compared"
+    given = next((key for key, spec in request.files.items() if not asks_fill(key, spec)), None)
+    if given is not None:
+        flag = f"--{given.replace('_', '-')}"
+        why = "a sequence stands in other tensors, which are generated"
+        raise UsageError(f"--invariant and {flag} FILE", code="E002", where=flag, why=why, help=f"leave {flag} out")
+    named = bool(call.settings.many("fill"))
+    if named and len(request.fills) > 1:
+        what, help = f"--invariant with {len(request.fills)} fills", "one fill: what is compared does not need more"
         raise UsageError(what, code="E002", where="--fill", help=help)
+    return replace(request, fills=request.fills if named else FILLS[:1], peak="spec")

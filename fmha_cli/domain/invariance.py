@@ -101,7 +101,7 @@ def parse_required(text: str, where: str) -> tuple[Invariance, ...]:
 
 def required_text(required: Sequence[Invariance]) -> str:
     """The shortest text that ``parse_required`` reads back."""
-    whole = AROUND <= set(required)
+    whole = set(required) >= AROUND
     return ",".join(
         (*([BATCH_INVARIANT] if whole else []), *(one for one in required if not (whole and one in AROUND)))
     )
