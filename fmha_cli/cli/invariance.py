@@ -12,11 +12,12 @@ from fmha_cli.cli.store import tuned_of
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.fields import asks_fill
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.verdict import Verdict, exit_code_of
-from fmha_cli.report.documents.invariance import InvariantRow, invariance_document
+from fmha_cli.report.documents.invariance import InvarianceOutcome, InvariantRow, invariance_document
 from fmha_cli.report.parts import environment
 from fmha_cli.report.target import Unread
-from fmha_cli.run.invariance import InvarianceProbe
+from fmha_cli.run.invariance import InvarianceProbe, blank_row
 from fmha_cli.run.request import Request
 
 
@@ -27,21 +28,31 @@ def deliver_invariance(call: CliCall, points: Sequence[ProblemPoint]) -> int:
         UsageError: E002, a file of tensors, or several fills.
     """
     request, rows, interrupted = _request(call), list[InvariantRow](), False
-    with call.console.progress("validate") as progress:
-        with InvarianceProbe(request, call.registry, call.console.voice(progress), tuned_of(call)) as probe:
-            try:
-                for number, point in enumerate(points):
-                    progress(number, len(points), point.problem.repro())
-                    for row in probe.rows_of(point.problem):
-                        rows.append(row)
-                        if call.output.streams:
-                            call.output.row(row)
-                            if call.output.gone:
-                                raise Unread
-            except Unread:
-                pass
-            except KeyboardInterrupt:
-                interrupted = True
+    left = [(point.problem, property) for point in points for property in Invariance]
+    with (
+        call.console.progress("validate") as progress,
+        InvarianceProbe(request, call.registry, call.console.voice(progress), tuned_of(call)) as probe,
+    ):
+
+        def tell(row: InvariantRow) -> None:
+            rows.append(row)
+            if call.output.streams:
+                call.output.row(row)
+                if call.output.gone:
+                    raise Unread
+
+        try:
+            for number, point in enumerate(points):
+                progress(number, len(points), point.problem.repro())
+                for row in probe.rows_of(point.problem):
+                    left = [one for one in left if one != (point.problem, row.property)]
+                    tell(row)
+        except Unread:
+            pass
+        except KeyboardInterrupt:
+            interrupted = True
+            for problem, property in left:
+                tell(blank_row(problem, request, property, InvarianceOutcome.NOT_RUN, "interrupted before this row"))
     if not call.output.streams:
         call.output.document(invariance_document(rows, environment(probe.found)))
     if interrupted:

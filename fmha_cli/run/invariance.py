@@ -18,6 +18,7 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability, usable_cores
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.invariance import Difference, Invariance, has_threads, why_unchangeable
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
@@ -327,46 +328,62 @@ class SequenceProbe:
         """The kernel that serves a changed problem."""
         assert row.choice is not None
         assert row.plan is not None
-        kernel = row.choice.kernel
-        upstream = self._registry.backend(kernel.backend).upstream_name(kernel)
-        return {"changed_kernel": KernelRow.of(kernel, upstream), "changed_splits": row.plan.splits}
+        return {"changed_kernel": self._named(row.choice.kernel), "changed_splits": row.plan.splits}
 
     def _made(
         self, property: Invariance, outcome: InvarianceOutcome, *, failure: Launched | None = None, **found: Any
     ) -> InvariantRow:
         """A row, with what is known of the sequence alone."""
         row, choice, plan = self._row, self._row.choice, self._row.plan
-        kernel = None if choice is None else choice.kernel
         ran = failure or self._ran
         request = self._request if row.asked is None else replace(self._request, backend=row.asked)
-        told: dict[str, Any] = {
-            "change": None,
-            "changed": None,
-            "changed_kernel": None,
-            "changed_splits": None,
-            "stage": None,
-            "place": None,
-            "difference": None,
-            "reasons": (),
-            "notes": ran.outcome.notes if ran else (),
-        }
-        return InvariantRow(
-            problem=self._asked.to_dict(),
-            repro=repro_line(self._asked, request).replace("fmha run", "fmha validate --invariant", 1),
-            backend=row.asked if kernel is None else kernel.backend,
-            device=None if choice is None or not choice.runnable else choice.device.id,
-            arch=None if kernel is None else kernel.arch,
-            kernel=None
-            if kernel is None
-            else KernelRow.of(kernel, self._registry.backend(kernel.backend).upstream_name(kernel)),
-            splits=None if plan is None else plan.splits,
+        blank = blank_row(self._asked, request, property, outcome)
+        if choice is None or plan is None:
+            return replace(blank, **found)
+        told: dict[str, Any] = {"notes": ran.outcome.notes if ran else (), **found}
+        return replace(
+            blank,
+            backend=choice.kernel.backend,
+            device=choice.device.id if choice.runnable else None,
+            arch=choice.kernel.arch,
+            kernel=self._named(choice.kernel),
+            splits=plan.splits,
             verdict=ran.outcome.verdict if ran else None,
-            property=property,
-            outcome=outcome,
             promised=None if self._promised is None else property in self._promised,
-            required=property in self._request.require,
-            **{**told, **found},
+            **told,
         )
+
+    def _named(self, kernel: KernelSpec) -> KernelRow:
+        return KernelRow.of(kernel, self._registry.backend(kernel.backend).upstream_name(kernel))
+
+
+def blank_row(
+    asked: Problem, request: Request, property: Invariance, outcome: InvarianceOutcome, *notes: str
+) -> InvariantRow:
+    """A row of which nothing is known but its problem."""
+    return InvariantRow(
+        problem=asked.to_dict(),
+        repro=repro_line(asked, request).replace("fmha run", "fmha validate --invariant", 1),
+        backend=request.backend if request.wanted.one else None,
+        device=None,
+        arch=None,
+        kernel=None,
+        splits=None,
+        verdict=None,
+        property=property,
+        outcome=outcome,
+        promised=None,
+        required=property in request.require,
+        change=None,
+        changed=None,
+        changed_kernel=None,
+        changed_splits=None,
+        stage=None,
+        place=None,
+        difference=None,
+        reasons=(),
+        notes=notes,
+    )
 
 
 def _inapplicable(property: Invariance, why: str) -> Reason:

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.invariance import AROUND, Invariance, parse_required, required_text
+from fmha_cli.oracle.tensors import Inputs
+from fmha_cli.run.invariance import InvarianceProbe, Launched
+from fmha_cli.run.rows import Row
 from tests.cli.conftest import Fmha
 from tests.support.schema_checks import validator
 
@@ -48,6 +51,24 @@ def test_a_problem_that_nothing_serves_exits_3(fmha: Fmha) -> None:
     done = fmha(*NULL, "--dropout", "0.5", "--jsonl")
     assert done.code == 3
     assert {json.loads(line)["outcome"] for line in done.out.splitlines()} == {"UNSUPPORTED"}
+
+
+def test_an_interrupted_run_has_a_row_for_each_property(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = InvarianceProbe.launched
+
+    def interrupted(
+        probe: InvarianceProbe, row: Row, inputs: Inputs, threads: int | None, *, first: bool = False
+    ) -> Launched:
+        if not first:
+            raise KeyboardInterrupt
+        return launched(probe, row, inputs, threads, first=first)
+
+    monkeypatch.setattr(InvarianceProbe, "launched", interrupted)
+    done = fmha(*NULL, "--json")
+    rows = json.loads(done.out)["rows"]
+    assert done.code == 130
+    assert [row["property"] for row in rows] == list(Invariance)
+    assert [row["outcome"] for row in rows] == ["HELD", *["NOT_RUN"] * (len(Invariance) - 1)]
 
 
 def test_options_about_other_rows_are_refused(fmha: Fmha) -> None:
