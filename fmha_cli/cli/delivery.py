@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.invariance import deliver_invariance
 from fmha_cli.cli.problems import ProblemPoint
 from fmha_cli.cli.progress import ProgressLine
 from fmha_cli.cli.request import request_of
@@ -33,6 +34,8 @@ from fmha_cli.run.run import Run
 
 def deliver_rows(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
     """Run every row, and print it, also after Ctrl-C. Returns the exit code."""
+    if call.settings.on("invariant"):
+        return deliver_invariance(call, points, worker)
     delivery = Delivery(call)
     with call.console.progress(call.command) as progress:
         run = _run(call, points, worker=worker, voice=call.console.voice(progress), store=kept_in(call))

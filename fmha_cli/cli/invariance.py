@@ -18,10 +18,11 @@ from fmha_cli.report.documents.invariance import InvarianceOutcome, InvariantRow
 from fmha_cli.report.parts import environment
 from fmha_cli.report.target import Unread
 from fmha_cli.run.invariance import InvarianceProbe, blank_row
+from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.request import Request
 
 
-def deliver_invariance(call: CliCall, points: Sequence[ProblemPoint]) -> int:
+def deliver_invariance(call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None) -> int:
     """Print a row for each property, also after Ctrl-C. Returns the exit code.
 
     Raises:
@@ -31,7 +32,7 @@ def deliver_invariance(call: CliCall, points: Sequence[ProblemPoint]) -> int:
     left = [(point.problem, property) for point in points for property in Invariance]
     with (
         call.console.progress("validate") as progress,
-        InvarianceProbe(request, call.registry, call.console.voice(progress), tuned_of(call)) as probe,
+        InvarianceProbe(request, call.registry, call.console.voice(progress), tuned_of(call), worker) as probe,
     ):
 
         def tell(row: InvariantRow) -> None:

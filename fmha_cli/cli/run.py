@@ -52,10 +52,6 @@ def run_points(call: CliCall) -> int:
     from fmha_cli.run.process import early_worker
 
     points = points_of(call)
-    if call.settings.on("invariant"):
-        from fmha_cli.cli.invariance import deliver_invariance
-
-        return deliver_invariance(call, points)
     if call.settings.on("dry_run"):
         from fmha_cli.cli.delivery import dry_run
 

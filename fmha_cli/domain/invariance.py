@@ -48,7 +48,7 @@ AROUND = frozenset((Invariance.BATCH, Invariance.LENGTHS, Invariance.PADDING, In
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class BitDifference:
     """Where the bits of two outputs differ."""
 
     tensor: str

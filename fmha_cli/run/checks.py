@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.emulation import Finding, FindingKind
 from fmha_cli.domain.errors import UnsupportedError
-from fmha_cli.domain.invariance import Difference
+from fmha_cli.domain.invariance import BitDifference
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -214,7 +214,7 @@ def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) ->
 
 def differing(
     first: Outputs, second: Outputs, ignore: Iterable[Unwritten] = (), what: str = "differ between runs"
-) -> list[Difference]:
+) -> list[BitDifference]:
     """The first place in each output whose bits differ.
 
     Args:
@@ -234,7 +234,7 @@ def differing(
         index = tuple(int(n) for n in np.argwhere(different)[0])
         bits = [f"{int(side[index]):#0{2 + 2 * side.dtype.itemsize}x}" for side in sides]
         found.append(
-            Difference(
+            BitDifference(
                 tensor=name,
                 index=index,
                 differing=int(different.sum()),

@@ -28,7 +28,7 @@ from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.fields import asks_fill, flags_in, words_of
 from fmha_cli.domain.first_launch import FirstLaunch
-from fmha_cli.domain.invariance import Difference, required_text
+from fmha_cli.domain.invariance import BitDifference, required_text
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
@@ -76,7 +76,7 @@ class Outcome:
 
     verdict: Verdict
     comparisons: tuple[Comparison, ...] = ()
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[BitDifference, ...] = ()
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     log: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.features import Alibi, CacheKind, CacheStorage, KvCache, Layout, Mode, QScale
-from fmha_cli.domain.invariance import Difference, Invariance
+from fmha_cli.domain.invariance import BitDifference, Invariance
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import page_count, pages_of, table_width
 from fmha_cli.oracle.tensors import Array
@@ -238,7 +238,7 @@ def _cut(variant: Variant, name: str, part: Array, at: int) -> Array:
 
 def first_difference(
     variant: Variant, alone: Problem, before: Mapping[str, Array], after: Mapping[str, Array]
-) -> tuple[Difference, int] | None:
+) -> tuple[BitDifference, int] | None:
     """The first difference between the outputs of the sequence alone and of a variant, and the sequence's place there.
 
     The index counts in the sequence alone: (head, row, column); of outputs that were not moved, in the tensor.

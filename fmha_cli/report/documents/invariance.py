@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.invariance import Difference, Invariance
+from fmha_cli.domain.invariance import BitDifference, Invariance
 from fmha_cli.domain.members import Count, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
@@ -95,7 +95,7 @@ class InvariantRow:
     changed_splits: Count | None
     stage: DifferingStage | None
     place: Annotated[Count | None, "of the sequence in the changed problem's batch"]
-    difference: Difference | None
+    difference: BitDifference | None
     reasons: tuple[Reason, ...]
     notes: tuple[str, ...]
 

@@ -13,7 +13,7 @@ from fmha_cli.domain.codec import json_of
 from fmha_cli.domain.decision import Supported, Trace, Unsupported
 from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
-from fmha_cli.domain.invariance import Difference, Invariance
+from fmha_cli.domain.invariance import BitDifference, Invariance
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.rules import Reason
@@ -375,7 +375,7 @@ def invariances() -> list[invariance.InvariancePage]:
         changed_splits=4,
         stage=invariance.DifferingStage.SPLIT,
         place=1,
-        difference=Difference(
+        difference=BitDifference(
             tensor="o",
             index=(0, 1, 2),
             differing=3,
