@@ -115,11 +115,7 @@ def why_unchangeable(property: Invariance, problem: Problem, device: DeviceFacts
         case Invariance.THREADS:
             return None if has_threads(device) else f"the threads of {device.id} are a part of its kernels"
         case Invariance.UNITS:
-            return (
-                None
-                if device.emulated
-                else f"the units of {device.id} are what they are; an emulated device may have others"
-            )
+            return None if device.emulated else f"an emulated device may have other units, {device.id} may not"
         case Invariance.PAGES:
             return None if problem.paged else "the keys lie in no pages"
         case Invariance.SPLITS:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Self
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
@@ -46,7 +47,7 @@ class Launched:
         return self.outcome.verdict in _USELESS
 
 
-class SingleLaunches(AbstractContextManager["SingleLaunches"]):
+class SingleLaunches:
     """Plans, builds and launches problems one by one, in one worker.
 
     Args:
@@ -86,6 +87,9 @@ class SingleLaunches(AbstractContextManager["SingleLaunches"]):
                 voice=voice,
             )
             stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *exc: object) -> None:
         self._supervisor.close()
