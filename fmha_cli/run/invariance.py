@@ -95,7 +95,8 @@ class SequenceProbe:
         same: list[InvariantRow] = []
         threads, units = first.threads, choice.device.units
         assert self._row.plan is not None
-        for variant in variants_of(property, self._asked, self._row.plan.splits, threads, units):
+        splits = self._alone.splits or self._row.plan.splits  # a kernel that merges its parts itself plans one
+        for variant in variants_of(property, self._asked, splits, threads, units):
             row = self._compared(variant)
             if row.outcome is not InvarianceOutcome.HELD:
                 return row

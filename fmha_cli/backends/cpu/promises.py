@@ -25,6 +25,6 @@ _SHARED = _STORED | {Invariance.BATCH, Invariance.LENGTHS, Invariance.THREADS}
 def promises(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance]:
     """See ``fmha_cli.domain.invariance`` (Promising)."""
     if problem.direction is not Direction.FWD:
-        return frozenset((Invariance.REPEATS,))
+        return frozenset((Invariance.REPEATS,) if problem.deterministic else ())
     fixed = problem.splits > 0 or algorithm_of(kernel).kind is LoopKind.PREFILL
     return _SHARED if fixed else _STORED
