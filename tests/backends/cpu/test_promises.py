@@ -18,18 +18,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.report.documents.invariance import InvarianceOutcome
 from fmha_cli.run.invariance import InvarianceProbe
 from fmha_cli.run.request import Request
-
-REQUIRED = (Invariance.REPEATS, *(one for one in Invariance if one in AROUND), Invariance.THREADS)
-
-
-def line_of(draw: random.Random) -> list[str]:
-    rows, keys = draw.choice([1, 5, 33, 100, 300]), draw.choice([0, 0, 7, 257])
-    words = ["-b", draw.choice("13"), "-H", draw.choice("24"), "--kv-heads", draw.choice("12"), "--lse"]
-    words += ["-d", draw.choice(["24", "64", "128"]), "--dtype", draw.choice(["fp32", "fp16", "bf16"]), "-s", str(rows)]
-    words += draw.choice([[], ["--causal"], ["--mask", "window:9,0"]])
-    words += draw.choice([[], ["--softcap", "5"], ["--alibi"], ["--bias", "elementwise:bhss"]])
-    held = str(rows + keys)
-    return [*words, *draw.choice([["--seqlen-k", held], ["--kv-cache", "paged:16", "--cache-seqlens", held]])]
+from tests.checks.invariance import PROMISED, draw_flags
 
 
 @pytest.mark.slow
@@ -37,8 +26,8 @@ def line_of(draw: random.Random) -> list[str]:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_promised_holds(seed: int) -> None:
     draw = random.Random(seed)
-    with InvarianceProbe(Request(backend="cpu", require=REQUIRED), build_registry()) as probe:
-        rows = [row for _ in range(8) for row in probe.rows_of(Problem.from_cli(line_of(draw)))]
+    with InvarianceProbe(Request(backend="cpu", require=PROMISED), build_registry()) as probe:
+        rows = [row for _ in range(4) for row in probe.rows_of(Problem.from_cli(draw_flags(draw)))]
     told = {InvarianceOutcome.BROKEN, InvarianceOutcome.FAILED}
     bad = [f"{row.outcome} {row.property} {row.repro} {row.difference}" for row in rows if row.outcome in told]
     assert not bad, "\n".join(bad)
