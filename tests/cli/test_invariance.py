@@ -14,8 +14,9 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.invariance import AROUND, Invariance, parse_required, required_text
 from fmha_cli.oracle.tensors import Inputs
-from fmha_cli.run.invariance import InvarianceProbe, Launched
+from fmha_cli.run.invariance import InvarianceProbe
 from fmha_cli.run.rows import Row
+from fmha_cli.run.single_launches import Launched
 from tests.cli.conftest import Fmha
 from tests.support.schema_checks import validator
 

@@ -21,7 +21,7 @@ def pages() -> dict[str, str]:
             section("Verdicts", _verdicts()),
             section("Exit codes", _codes(), _precedence()),
             section("Outcomes of parity", _outcomes()),
-            section("Outcomes of validate --invariant", _invariances(), _stages()),
+            section("Outcomes of invariance", _invariances(), _stages()),
         )
     }
 
