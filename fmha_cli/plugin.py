@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fmha_cli.domain.dtypes import DType
     from fmha_cli.domain.emulation import Attached, Emulator, EmulatorOptions, Observed
     from fmha_cli.domain.features import Alibi, Arithmetic, Bias, CacheKind, Layout, Mode, QScale
+    from fmha_cli.domain.invariance import Invariance
     from fmha_cli.domain.kernel import Algorithm, Family
     from fmha_cli.domain.mask import MaskKind
     from fmha_cli.domain.own import own
@@ -113,7 +114,7 @@ __all__ = [
     "ANGLES_RULE", "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "Algorithm", "Alibi", "ArchSpec", "Arithmetic", "Artifact", "Attached",
     "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "CacheKey", "CacheKind", "Call", "Compiler", "CudaKernel",
     "CudaSession", "DType", "DeviceFacts", "Emulator", "EmulatorLibrary", "EmulatorOptions", "Family", "FamilyIndex", "Fp8Key", "FrameworkBackend",
-    "GpuSession", "HipKernel", "HipSession", "HostArrays", "HostSession", "IndexedKernel", "Layout", "LibraryBackend", "LibrarySession", "MaskForm", "MaskKey",
+    "GpuSession", "HipKernel", "HipSession", "HostArrays", "HostSession", "IndexedKernel", "Invariance", "Layout", "LibraryBackend", "LibrarySession", "MaskForm", "MaskKey",
     "MaskKind", "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "Plan", "QScale", "QScaleKey", "Refusal", "RotaryKey", "Rule",
     "Session", "Severity", "Shape", "Signature", "SmallSituation", "Stage", "State", "TensorMap", "TwoPasses", "Units", "WorkloadRecorder",
     "Workspace",

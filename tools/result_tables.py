@@ -287,6 +287,37 @@ def hazards() -> str:
     return table(("rule", "backend", "claim", "verdict", "state"), rows)
 
 
+def invariances() -> str:
+    """For each backend and problem what was found about each property; bold: promised."""
+    every = [row for row in data_of("invariance")["rows"] if not row["drawn"]]
+    properties = list(dict.fromkeys(row["property"] for row in every))
+    words = {"NOT_APPLICABLE": "", "UNSUPPORTED": "unsupported", "HELD": "held"}
+    lines = []
+    for (backend, device, flags), rows in grouped(
+        every, lambda row: (row["backend"], row["device"], row["flags"])
+    ).items():
+        cells = {row["property"]: words.get(row["outcome"], row["stage"]) for row in rows}
+        bold = {row["property"] for row in rows if row["promised"] and cells[row["property"]]}
+        told = (f"**{cells[name]}**" if name in bold else cells[name] for name in properties)
+        lines.append((f"{backend}, {device}", f"`{flags}`", *told))
+    return table(("backend, device", "problem", *properties), lines)
+
+
+def promises_kept() -> str:
+    """The outcomes of random problems by backend and property."""
+    every = [row for row in data_of("invariance")["rows"] if row["drawn"]]
+    outcomes = [
+        name
+        for name in ("HELD", "DIFFERS", "BROKEN", "NOT_APPLICABLE", "UNSUPPORTED")
+        if any(row["outcome"] == name for row in every)
+    ]
+    lines = []
+    for (backend, name), rows in grouped(every, lambda row: (row["backend"], row["property"])).items():
+        counts = Counter(row["outcome"] for row in rows)
+        lines.append((backend, name, *(counts[outcome] for outcome in outcomes)))
+    return table(("backend", "property", *outcomes), lines)
+
+
 def printed(name: str, page: str, place: int, *columns: int) -> str:
     """A table that was printed by its script: all columns, or some of them."""
     found = data_of(name)[page][place]
@@ -404,6 +435,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "nvptx.fa3.faults": flash_attn_3_faults,
     "nvptx.anchors": anchors,
     "nvptx.hazards": hazards,
+    "invariance": invariances,
+    "invariance.promised": promises_kept,
     "nvptx.faults": partial(printed, "planted_faults", "nvptx_emulator_faults", 0, 0, 1, 2, 3, 5),
     "nvptx.faults.kernels": partial(printed, "planted_faults", "nvptx_emulator_faults", 1, *range(6)),
     "gluon.example": example,

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from fmha_cli.bench.compare import Speed
 from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.invariance import deliver_invariance
 from fmha_cli.cli.problems import ProblemPoint
 from fmha_cli.cli.progress import ProgressLine
 from fmha_cli.cli.request import request_of
@@ -37,6 +38,8 @@ def deliver_rows(
     call: CliCall, points: Sequence[ProblemPoint], worker: WorkerProcess | None, workload: Workload | None = None
 ) -> int:
     """Run every row, and print it, also after Ctrl-C. Returns the exit code."""
+    if call.settings.on("invariant"):
+        return deliver_invariance(call, points, worker)
     delivery = Delivery(call, refused_rows(workload))
     with call.console.progress(call.command) as progress:
         run = _run(call, points, worker=worker, voice=call.console.voice(progress), store=kept_in(call))

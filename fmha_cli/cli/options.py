@@ -12,6 +12,7 @@ from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Arithmetic
 from fmha_cli.domain.fields import FIELDS
 from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.invariance import BATCH_INVARIANT, Invariance
 from fmha_cli.report.form import Format
 
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
@@ -54,6 +55,15 @@ CHOOSING = (
     _choosing("arch", _T, "Architecture [default: the device's]", metavar="A", complete="archs"),
     _choosing("device", _T, f"{', '.join(device_kinds())}, emu:ARCH [default: auto]", metavar="ID"),
     _choosing("kernel", _T, "Canonical name, upstream name, or 8 or more digits of the digest", metavar="K"),
+    _choosing(
+        "require",
+        _T,
+        f"Only kernels that promise that results do not change, bit for bit, with {', '.join(Invariance)}; or {BATCH_INVARIANT}: "
+        "batch, lengths, padding and pages",
+        metavar="NAME,...",
+        complete=(BATCH_INVARIANT, *Invariance),
+        lists=True,
+    ),
 )
 BACKEND, ARCH, *_ = CHOOSING
 SELECT = _choosing(

@@ -18,6 +18,7 @@ from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Arithmetic
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
+from fmha_cli.domain.invariance import parse_required
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -70,6 +71,7 @@ def request_of(call: CliCall, command: Command = Command.RUN) -> Request:
         command=command,
         argv=call.argv,
         select=select,
+        require=parse_required(s.text("require") or "", s.where("require")),
         device=None if s.text("device") == "auto" else s.text("device"),
         files=file_flags(call),
         fills=_fills(call, command),

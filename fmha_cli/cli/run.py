@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli.cli.call import CliCall
+from fmha_cli.cli.settings import FLAG
 from fmha_cli.discovery.builtins import revisions_in
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.discovery.kernel_index import refuse_unknown
@@ -18,6 +19,7 @@ def run(call: CliCall) -> int:
             f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
         )
     _refuse_more_kernels(call)
+    _refuse_records(call)
     if call.settings.on("watch"):  # which shows the error of an unknown kernel, and goes on
         from fmha_cli.cli.on_change import watch
 
@@ -79,3 +81,24 @@ def _refuse_more_kernels(call: CliCall) -> None:
     if len(named) > 1:
         what, why = f"{named[0]} and {named[1]} contradict each other", "each says which kernels run"
         raise UsageError(what, code="E002", where=named[1], why=why, help=f"leave {named[0]} or {named[1]} out")
+
+
+def _refuse_records(call: CliCall) -> None:
+    """Refuse options about records beside ``--invariant``, whose rows are none and are kept nowhere.
+
+    Raises:
+        UsageError: E002.
+    """
+    if not call.settings.on("invariant"):
+        return
+    for key in ("all_kernels", "save_failures", "out", "dry_run", "watch", "resume", "journal", "label", "workload"):
+        value = call.settings.values.get(key)
+        if value is not None and value.source == FLAG and value.value is not False:
+            flag, why = f"--{key.replace('_', '-')}", "its rows are no records, and are kept nowhere"
+            raise UsageError(
+                f"--invariant and {flag}",
+                code="E002",
+                where=flag,
+                why=why,
+                help=f"two commands: validate --invariant, and validate {flag}",
+            )

@@ -9,9 +9,12 @@ from itertools import islice
 from fmha_cli.conformance.subject import Subject
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.invariance import Invariance, why_unchangeable
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.documents.invariance import InvarianceOutcome
+from fmha_cli.run.invariance import InvarianceProbe
 from fmha_cli.run.loading import load
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.request import Command, Request
@@ -22,6 +25,9 @@ RUN = 12
 
 TIMED = 3
 """Problems among those it supports that are timed."""
+
+MEASURED = 3
+"""Problems among those it supports whose invariances are measured."""
 
 
 def check_names(subject: Subject) -> None:
@@ -117,6 +123,28 @@ def check_times(subject: Subject) -> None:
     assert not bad, "\n".join(why)
 
 
+def check_invariances(subject: Subject) -> None:
+    """What its kernels promise holds, bit for bit, and every property of ``fmha validate --invariant`` has a row, also
+    those of a backend that promises nothing."""
+    request = Request(backend=subject.backend.name, peak="spec", cache_root=str(subject.cache_root))
+    with InvarianceProbe(request, subject.registry) as probe:
+        devices = probe.found[subject.backend.name].devices
+        supported = (
+            problem
+            for problem in subject.problems()
+            if any(
+                isinstance(decision, Supported) and why_unchangeable(Invariance.BATCH, problem, device) is None
+                for device in devices
+                for decision in subject.backend.decide(problem, device)
+            )
+        )
+        rows = [list(probe.rows_of(problem)) for problem in islice(supported, MEASURED)]
+    assert all([row.property for row in found] == list(Invariance) for found in rows)
+    outcomes = (InvarianceOutcome.BROKEN, InvarianceOutcome.FAILED, InvarianceOutcome.NOT_RUN)
+    bad = [row for found in rows for row in found if row.outcome in outcomes]
+    assert not bad, "\n".join(f"{r.outcome} {r.property} {r.repro} {r.change} {r.difference} {r.notes}" for r in bad)
+
+
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_names,
     check_rules,
@@ -124,5 +152,6 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_decisions,
     check_claims,
     check_times,
+    check_invariances,
 )
 """All conformance tests. Each raises AssertionError with the reason when the backend fails it."""

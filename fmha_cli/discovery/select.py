@@ -18,6 +18,7 @@ from fmha_cli.domain.arch import apart
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import CPU, NO_DEVICE, Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError
+from fmha_cli.domain.invariance import Invariance, Promising, why_unchangeable
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
@@ -103,6 +104,8 @@ def select(
                 facts = device if arch is None else replace(device, archs=(arch,))
                 decisions.extend((d, device) for d in backend.decide_variants(problem, facts))
         decisions.extend([(refusal, DeviceFacts(id=NO_DEVICE, archs=()))] if refusal else [])
+    if wanted.require:
+        decisions = [(_keeping(d, problem, device, registry, wanted.require), device) for d, device in decisions]
     if pinned is not None:
         decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]
         decisions = decisions or [(_not_offered(pinned, problem, registry), DeviceFacts(id=NO_DEVICE, archs=()))]
@@ -164,6 +167,33 @@ def _asked(backend: Backend, problem: Problem, device: DeviceFacts, arch: str | 
         yield Unsupported(backend.name, facts.archs[0] if facts.archs else "", None, (reason,))
         return
     yield from backend.decide(problem, facts)
+
+
+def promised_by(
+    registry: Registry, problem: Problem, kernel: KernelSpec, device: DeviceFacts
+) -> frozenset[Invariance] | None:
+    """What a kernel promises about a problem that it serves; None if its backend states no promises."""
+    backend = registry.backend(kernel.backend)
+    return backend.promises(problem, kernel, device) if isinstance(backend, Promising) else None
+
+
+def _keeping(
+    decision: Decision, problem: Problem, device: DeviceFacts, registry: Registry, required: Sequence[Invariance]
+) -> Decision:
+    """The decision about a kernel that must promise invariances, as far as the problem has something to change."""
+    if isinstance(decision, Unsupported):
+        return decision
+    promised = promised_by(registry, problem, decision.kernel, device)
+    asked = (one for one in Invariance if one in required and why_unchangeable(one, problem, device) is None)
+    lacking = [one.value for one in asked if one not in (promised or ())]
+    if not lacking:
+        return decision
+    kept = "states no promises" if promised is None else f"promises {', '.join(sorted(promised)) or 'nothing'}"
+    text = f"--require {', '.join(lacking)}: the kernel {kept}"
+    split = promised_by(registry, replace(problem, splits=1), decision.kernel, device) or frozenset()
+    hint = "--splits 1" if {Invariance(name) for name in lacking} <= split else None
+    reason = Reason("K032", text, hint, Severity.OPTION)
+    return Unsupported(decision.backend, decision.arch, decision.kernel, (reason,))
 
 
 def _devices_of(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import CPU, Availability, State
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.protocols import Backend
 
 AUTO, ALL = "auto", "all"
@@ -16,12 +17,13 @@ AUTO, ALL = "auto", "all"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The user's choices: ``--backend --arch --device --kernel``; None or ``auto`` leaves it open."""
+    """The user's choices: ``--backend --arch --device --kernel --require``; None, ``auto`` or nothing leaves it open."""
 
     backend: str = AUTO
     arch: str | None = None
     device: str | None = None
     kernel: str | None = None
+    require: tuple[Invariance, ...] = ()
 
     @property
     def several(self) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+from typing import SupportsFloat, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,7 @@ import numpy.typing as npt
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.emulation import Finding, FindingKind
 from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.invariance import BitDifference
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -211,8 +214,8 @@ def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) ->
 
 def differing(
     first: Outputs, second: Outputs, ignore: Iterable[Unwritten] = (), what: str = "differ between runs"
-) -> list[str]:
-    """One line for each output whose bits differ.
+) -> list[BitDifference]:
+    """The first place in each output whose bits differ.
 
     Args:
         ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
@@ -220,13 +223,35 @@ def differing(
     skip: dict[str, Bools] = {}
     for one in ignore:
         skip[one.tensor] = skip[one.tensor] | one.where if one.tensor in skip else one.where
-    notes = []
+    found = []
     for name, array in first.items():
-        different = as_words(array) != as_words(second[name])
+        sides = as_words(array), as_words(second[name])
+        different = sides[0] != sides[1]
         if name in skip:
             different &= ~skip[name]
-        notes += _place(name, different, what)
-    return notes
+        if not different.any():
+            continue
+        index = tuple(int(n) for n in np.argwhere(different)[0])
+        bits = [f"{int(side[index]):#0{2 + 2 * side.dtype.itemsize}x}" for side in sides]
+        found.append(
+            BitDifference(
+                tensor=name,
+                index=index,
+                differing=int(different.sum()),
+                elements=different.size,
+                first=_finite(array[index]),
+                second=_finite(second[name][index]),
+                first_bits=bits[0],
+                second_bits=bits[1],
+                what=what,
+            )
+        )
+    return found
+
+
+def _finite(value: object) -> float | None:
+    number = float(cast(SupportsFloat, value))
+    return number if isfinite(number) else None
 
 
 def must_repeat(plan: Plan, output: str) -> bool:

@@ -127,7 +127,7 @@ class Trial:
         """Change members of the outcome."""
         self.outcome = replace(self.outcome, **changes)
 
-    def say(self, verdict: Verdict, *notes: str) -> None:
+    def say(self, verdict: Verdict, *notes: object) -> None:
         """Make the verdict at least as bad as this."""
         lines = (f"fill {self.case.fill}: {self.when}{note}" for note in notes)
         worse = max(self.outcome.verdict, verdict, key=SEVERITY.index)
@@ -196,7 +196,8 @@ class Trial:
         """
         fixed = {name: array for name, array in first.items() if must_repeat(self.job.plan, name)}
         different = differing(first, outputs, (*ignore, *missing))
-        if different and (sure := differing(fixed, outputs, (*ignore, *missing))):
+        self.add(differences=(*self.outcome.differences, *different))
+        if sure := [one for one in different if one.tensor in fixed]:
             self.say(Verdict.NONDETERMINISTIC, *sure)
         if different or missing:
             self.compare(outputs, missing)

@@ -28,6 +28,7 @@ from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.fields import asks_fill, flags_in, words_of
 from fmha_cli.domain.first_launch import FirstLaunch
+from fmha_cli.domain.invariance import BitDifference, required_text
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
@@ -51,6 +52,7 @@ class Outcome:
 
     Attributes:
         comparisons: one for each fill that ran to its end, in order.
+        differences: between launches of the same inputs.
         reasons: against the row as it ran; those against its problem are the row's own.
         notes: the observations behind the verdict, each with its fill.
         log: the end of the worker's output if a run failed.
@@ -74,6 +76,7 @@ class Outcome:
 
     verdict: Verdict
     comparisons: tuple[Comparison, ...] = ()
+    differences: tuple[BitDifference, ...] = ()
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     log: str | None = None
@@ -190,6 +193,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     words += ["--backend", request.backend] if request.backend != "auto" else []
     words += ["--arch", request.arch] if request.arch else []
     words += ["--device", request.device] if request.device else []
+    words += ["--require", required_text(request.require)] if request.require else []
     for flag in (*own_options(Use.REVISION), *own_options(Use.SOURCES)):
         words += [f"--{flag.name}", request.options[flag.name]] if flag.name in request.options else []
     words += ["--fill-seed", str(request.fill_seed)] if request.fill_seed else []

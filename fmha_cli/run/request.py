@@ -15,6 +15,7 @@ from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import Arithmetic
 from fmha_cli.domain.installation import Sourced
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.phases import SILENT, Voice
 from fmha_cli.domain.plan import Stage
 from fmha_cli.domain.protocols import BuildContext
@@ -68,6 +69,7 @@ class Request:
         jobs: compilers at once; 0 = all allowed.
         timeout: seconds for one row in the worker.
         cache: ``hot``, ``cold`` or ``both``.
+        require: invariances that a kernel must promise.
         ab: two kernels whose timed launches are interleaved.
         select: ``tuned``: what ``fmha tune`` remembered goes before the backends' own choice; ``default``: it does not.
         peak: ``measured`` or ``spec``.
@@ -88,6 +90,7 @@ class Request:
     arch: str | None = None
     device: str | None = None
     kernel: str | None = None
+    require: tuple[Invariance, ...] = ()
     select: str = "tuned"
     files: Mapping[str, str] = field(default_factory=dict)
     out: str | None = None
@@ -135,7 +138,7 @@ class Request:
     @property
     def wanted(self) -> Wanted:
         arch = None if self.arch is None else arch_of(self.arch)
-        return Wanted(backend=self.backend, arch=arch, device=self.device, kernel=self.kernel)
+        return Wanted(backend=self.backend, arch=arch, device=self.device, kernel=self.kernel, require=self.require)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ RESULTS = str(Path(__file__).parents[1] / "report" / "record_1.json")
 EVERY: dict[str, tuple[str, ...]] = {
     "run": ("run", *SMALL),
     "run --dry-run": ("run", *SMALL, "--dry-run"),
+    "validate --invariant": ("validate", *SMALL, "--invariant"),
     "validate": ("validate", *SMALL, "--fill", "normal,coded"),
     "bench": ("bench", *SMALL, "--budget", "0.02", "--cache", "both", "--peak", "spec"),
     "compare": ("compare", RESULTS, RESULTS),

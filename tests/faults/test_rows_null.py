@@ -35,6 +35,9 @@ EXPECTED = {
     Behaviour.INPUT_WRITE: Verdict.OUT_OF_BOUNDS,
     Behaviour.NONDETERMINISTIC: Verdict.NONDETERMINISTIC,
     Behaviour.SLOW: Verdict.PASSED,
+    Behaviour.SPLIT_BY_BATCH: Verdict.PASSED,
+    Behaviour.ORDER_BY_THREADS: Verdict.PASSED,
+    Behaviour.TILE_BY_PLACE: Verdict.PASSED,
 }
 LASTING = (Verdict.PASSED, Verdict.WRONG, Verdict.NONDETERMINISTIC)
 """Verdicts after which the worker goes on. Of these the dtype matters; each of the others costs the start of a worker."""

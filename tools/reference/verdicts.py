@@ -5,6 +5,7 @@ from __future__ import annotations
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.parity.outcome import exit_code_of as code_of_outcomes
+from fmha_cli.report.documents.invariance import DifferingStage, InvarianceOutcome
 from fmha_cli.report.documents.parity import ParityOutcome
 
 from .docstrings import member_texts
@@ -16,10 +17,11 @@ def pages() -> dict[str, str]:
     return {
         "verdicts.md": page(
             "Verdicts and exit codes",
-            "Each row of `run`, `validate` and `bench` has one verdict, and each case of `parity` one outcome. Together they give the exit code.",
+            "Each row of `run`, `validate` and `bench` has one verdict, and each case of `parity` and property of `validate --invariant` one outcome. Together they give the exit code.",
             section("Verdicts", _verdicts()),
             section("Exit codes", _codes(), _precedence()),
             section("Outcomes of parity", _outcomes()),
+            section("Outcomes of invariance", _invariances(), _stages()),
         )
     }
 
@@ -45,6 +47,18 @@ def _outcomes() -> str:
     texts = member_texts(ParityOutcome)
     rows = ((code(o.value), plain(texts[o.name]), str(int(code_of_outcomes([o])))) for o in ParityOutcome)
     return table(("outcome", "meaning", "exit code if every case has it"), rows)
+
+
+def _invariances() -> str:
+    texts = member_texts(InvarianceOutcome)
+    failed = InvarianceOutcome.FAILED
+    codes = {o: "1 or 6" if o is failed else str(int(o.verdict(Verdict.PASSED).exit_code)) for o in InvarianceOutcome}
+    return table(("outcome", "meaning", "exit code"), ((code(o), plain(texts[o.name]), codes[o]) for o in codes))
+
+
+def _stages() -> str:
+    texts = member_texts(DifferingStage)
+    return table(("stage", "what differs"), ((code(s.value), plain(texts[s.name])) for s in DifferingStage))
 
 
 def _precedence() -> str:

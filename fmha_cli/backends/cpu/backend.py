@@ -15,8 +15,8 @@ from fmha_cli.domain.own import own
 
 
 class CpuBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend), ``domain.measuring`` (PeakLoops, Canary, Tunable) and ``domain.tuning`` (Varied) for the
-    contract of the methods."""
+    """See ``fmha_cli.domain.protocols`` (Backend), ``domain.measuring`` (PeakLoops, Canary, Tunable), ``domain.tuning`` (Varied) and
+    ``domain.invariance`` (Promising) for the contract of the methods."""
 
     name = BACKEND
     algorithm: type[Algorithm] = CpuAlgorithm
@@ -43,6 +43,7 @@ class CpuBackend:
     cache_key = own(".building", "cpu_key")
     inspect = own(".inspection", "inspect_cpu")
     open = own(".session", "CpuSession")
+    promises = own(".promises")
     build_peaks = own(".peaks", "build_peak_loops")
     run_peaks = own(".peaks", "run_peak_loops")
     run_canary = own(".peaks")

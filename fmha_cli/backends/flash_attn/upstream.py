@@ -83,6 +83,7 @@ class FlashAttention(CubinUpstream):
     situation_of = own(".situation")
     decide = own(".decide")
     plan_of = own(".plan")
+    promises = own(".promises")
     params_of = own(".arguments")
     launch_of = own(".launches")
     expect_exports = own(".launches")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Plan, Stage
@@ -100,6 +101,10 @@ class Upstream(ABC):
     def passes(self) -> TwoPasses:
         """The answers about problems of any direction."""
         return TwoPasses(self.decide, self.plan_of, self.discord)
+
+    def promises(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance] | None:
+        """What a kernel promises (``domain.invariance`` Promising); by default nothing is known."""
+        return None
 
     # The arguments of a launch. None of these methods reads the tensors' contents.
 

@@ -11,6 +11,7 @@ from fmha_cli.backends.gpu.upstream import Upstream
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.invariance import Invariance
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -20,7 +21,7 @@ U = TypeVar("U", bound=Upstream)
 
 
 class UpstreamBackend(Generic[U]):
-    """See ``fmha_cli.domain.protocols.Backend`` for the contract of the methods. A vendor's backend derives from it, builds, and opens sessions.
+    """See ``fmha_cli.domain.protocols.Backend`` and ``domain.invariance.Promising`` for the contract of the methods. A vendor's backend derives from it, builds, and opens sessions.
 
     Args:
         upstream: the project whose kernels the backend offers.
@@ -60,6 +61,9 @@ class UpstreamBackend(Generic[U]):
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
         return self.upstream.passes().plan(problem, kernel, device)
+
+    def promises(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> frozenset[Invariance] | None:
+        return self.upstream.promises(problem, kernel, device)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         return self.upstream.upstream_name(kernel)

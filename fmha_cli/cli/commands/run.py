@@ -34,6 +34,13 @@ FILLS = replace(
     metavar="FILL,...",
 )
 REPEATS = Opt("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]", panel="Running")
+INVARIANT = Opt(
+    "invariant",
+    FlagKind.SWITCH,
+    "Compare bit by bit: a sequence alone, in a batch, beside other lengths, in pieces, padded, in other pages, with other "
+    "splits, threads and units",
+    panel="Running",
+)
 SAVE = Opt("save-failures", FlagKind.FILE, "Folder for the tensors of every failing row", panel="Files", metavar="DIR")
 _measuring = partial(Opt, panel="Measuring")
 CACHE = _measuring(
@@ -102,11 +109,26 @@ COMMANDS = {
     "validate": CommandSpec(
         "run:run",
         options=(
-            *(*ROOM, WORKLOAD, SELECT, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE, REPEATS, CHECK_BUDGET, *_RUN),
+            *(
+                *ROOM,
+                WORKLOAD,
+                SELECT,
+                ALL_KERNELS,
+                *FILES[:4],
+                FILLS,
+                FILL_SEED,
+                SAVE,
+                REPEATS,
+                INVARIANT,
+                CHECK_BUDGET,
+                *_RUN,
+            ),
         ),
-        documents=("report",),
+        documents=("report", "invariance"),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
-        "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
+        "hashed. A kernel that can return LSE is judged on it too, in a separate row. --invariant judges the problem's longest "
+        "sequence alone, then compares it with each change; each gets the kernel that would be chosen for it, unless --kernel "
+        "names one. A difference alone does not fail; one that breaks a kernel's promise or --require does (exit 1).",
     ),
     "bench": CommandSpec(
         "run:run",

@@ -62,7 +62,8 @@ def test_honest_kernels_come_first() -> None:
 
 def test_a_split_is_planned_where_it_is_asked_for() -> None:
     found = [d for d in backend.decide(Problem.from_cli("-d 64 --splits 4"), DEVICE) if isinstance(d, Supported)]
-    assert [d.kernel.family for d in found] == [Family.FWD_SPLITKV]
+    assert {d.kernel.family for d in found} == {Family.FWD_SPLITKV}
+    assert [behaviour_of(d.kernel) for d in found] == [Behaviour.HONEST, Behaviour.SPLIT_BY_BATCH]
     plan = backend.plan(Problem.from_cli("-b 2 -H 3 -s 5 -d 64 --splits 4"), found[0].kernel, DEVICE)
     assert [s.family for s in plan.stages] == [Family.FWD_SPLITKV, Family.FWD_SPLITKV_COMBINE]
     assert plan.main == found[0].kernel

@@ -67,7 +67,8 @@ class NullBackend:
     def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts) -> plugin.Plan:
         if kernel.family is not plugin.Family.FWD_SPLITKV:
             return plugin.Plan(problem, (plugin.Stage(kernel),))
-        splits = problem.splits or DEFAULT_SPLITS
+        own = 1 + problem.batch if behaviour_of(kernel) is Behaviour.SPLIT_BY_BATCH else DEFAULT_SPLITS
+        splits = problem.splits or own
         rows = problem.heads * sum(problem.query_lengths())
         combine = null_kernel(kernel.signature.dtype, plugin.Family.FWD_SPLITKV_COMBINE)
         stages = (plugin.Stage(kernel, (("splits", str(splits)),)), plugin.Stage(combine))
@@ -76,6 +77,12 @@ class NullBackend:
             plugin.Workspace("lse_acc", splits * rows * 4),
         )
         return plugin.Plan(problem, stages, spaces, splits)
+
+    def promises(
+        self, problem: api.Problem, kernel: api.KernelSpec, device: plugin.DeviceFacts
+    ) -> frozenset[plugin.Invariance]:
+        """The same for every kernel, and not true of those with a planted order."""
+        return frozenset((plugin.Invariance.REPEATS, plugin.Invariance.BATCH, plugin.Invariance.THREADS))
 
     def build(self, stage: plugin.Stage, context: plugin.BuildContext) -> plugin.Artifact:
         planted = behaviour_of(stage.kernel) is Behaviour.BUILD_ERROR

@@ -40,6 +40,9 @@ class Behaviour(StrEnum):
     INPUT_WRITE = "input_write"  # OUT_OF_BOUNDS
     NONDETERMINISTIC = "nondeterministic"  # NONDETERMINISTIC: the last bit of one element alternates
     SLOW = "slow"  # PASSED, after ``SLOW_S``
+    SPLIT_BY_BATCH = "split_by_batch"  # PASSED; the batch decides in how many parts the keys are split
+    ORDER_BY_THREADS = "order_by_threads"  # PASSED; each thread sums a part of the keys
+    TILE_BY_PLACE = "tile_by_place"  # PASSED; the place in the batch decides where the second block of keys begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,8 @@ def main_kernels() -> Iterator[api.KernelSpec]:
     for dtype, family in product(_DTYPES, (plugin.Family.FWD, plugin.Family.FWD_SPLITKV)):
         yield null_kernel(dtype, family)
     for dtype, behaviour in product(_DTYPES, list(Behaviour)[1:]):
-        yield null_kernel(dtype, plugin.Family.FWD, behaviour)
+        splits = behaviour is Behaviour.SPLIT_BY_BATCH
+        yield null_kernel(dtype, plugin.Family.FWD_SPLITKV if splits else plugin.Family.FWD, behaviour)
 
 
 def null_kernel(dtype: plugin.DType, family: plugin.Family, behaviour: Behaviour = Behaviour.HONEST) -> api.KernelSpec:

@@ -31,7 +31,7 @@ class NullSession:
         self._use = use_of(device)
         self._plan: plugin.Plan | None = None
         self._tensors: dict[str, Array] = {}
-        self._behaviour = Behaviour.HONEST
+        self._behaviour, self._threads = Behaviour.HONEST, 1
         self._launches = 0
 
     def load(self, plan: plugin.Plan, artifacts: Sequence[Path]) -> None:
@@ -43,6 +43,7 @@ class NullSession:
         self._plan, self._behaviour = plan, algorithm.behaviour
 
     def bind(self, arena: memoryview, tensors: Mapping[str, plugin.BoundTensor], threads: int) -> None:
+        self._threads = threads
         self._tensors = {name: _array(arena, tensor) for name, tensor in tensors.items()}
 
     def upload(self) -> None:
@@ -86,7 +87,19 @@ class NullSession:
 
     def _whole(self) -> None:
         for view, h in self._heads():
-            self._store(view, h, *combine([partial(view, h, 0, view.seqlen_k)], view.sink_logit(h)))
+            cuts = [0, *self._cuts(view), view.seqlen_k]
+            parts = [partial(view, h, first, end) for first, end in pairwise(cuts)]
+            self._store(view, h, *combine(parts, view.sink_logit(h)))
+
+    def _cuts(self, view: OneSequence) -> list[int]:
+        """Where a planted order cuts the keys of a sequence."""
+        keys = view.seqlen_k
+        match self._behaviour:
+            case Behaviour.ORDER_BY_THREADS:
+                return [keys * n // self._threads for n in range(1, self._threads)]
+            case Behaviour.TILE_BY_PLACE:
+                return [min(keys, 1 + view.b)]
+        return []
 
     def _split(self) -> None:
         """Stage ``fwd_splitkv``: writes each split's O and LSE to the workspaces."""

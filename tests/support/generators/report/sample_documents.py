@@ -13,6 +13,7 @@ from fmha_cli.domain.codec import json_of
 from fmha_cli.domain.decision import Supported, Trace, Unsupported
 from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
+from fmha_cli.domain.invariance import BitDifference, Invariance
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.rules import Reason
@@ -27,6 +28,7 @@ from fmha_cli.report.documents import (
     inspect,
     inspections,
     installation,
+    invariance,
     kernels,
     pages,
     plan,
@@ -277,6 +279,7 @@ def documents() -> dict[str, list[Any]]:
             ),
             inspections.inspections_document([]),
         ],
+        "invariance": invariances(),
         "journal": list(journal_lines()),
         "compare": compare_documents(),
         "tune": tune_documents(),
@@ -352,6 +355,72 @@ def documents() -> dict[str, list[Any]]:
 def json_documents() -> dict[str, list[Any]]:
     """The same as JSON values."""
     return {name: json_of(found) for name, found in documents().items()}
+
+
+def invariances() -> list[invariance.InvariancePage]:
+    """A property that holds, one that is broken, one that does not apply, and none at all."""
+    held = invariance.InvariantRow(
+        problem=PROBLEM.to_dict(),
+        repro="fmha validate --invariant -b 2",
+        backend="cpu",
+        device="cpu",
+        arch="x86_64_v4",
+        kernel=KernelRow.of(kernel(), None),
+        splits=1,
+        verdict=Verdict.PASSED,
+        property=Invariance.REPEATS,
+        outcome=invariance.InvarianceOutcome.HELD,
+        promised=True,
+        required=False,
+        change="2 launches of the same inputs",
+        changed=None,
+        changed_kernel=None,
+        changed_splits=None,
+        stage=None,
+        place=None,
+        difference=None,
+        reasons=(),
+        notes=(),
+    )
+    broken = replace(
+        held,
+        property=Invariance.BATCH,
+        outcome=invariance.InvarianceOutcome.BROKEN,
+        change="at places 0, 1 of a batch of 2",
+        changed="-b 2 -H 8",
+        changed_kernel=KernelRow.of(kernel(Family.FWD_SPLITKV), "up"),
+        changed_splits=4,
+        stage=invariance.DifferingStage.SPLIT,
+        place=1,
+        difference=BitDifference(
+            tensor="o",
+            index=(0, 1, 2),
+            differing=3,
+            elements=64,
+            first=None,
+            second=0.5,
+            first_bits="0x7e00",
+            second_bits="0x3800",
+        ),
+        notes=("a note",),
+    )
+    refused = replace(
+        held,
+        device=None,
+        arch=None,
+        kernel=None,
+        splits=None,
+        verdict=None,
+        property=Invariance.PAGES,
+        outcome=invariance.InvarianceOutcome.UNSUPPORTED,
+        promised=None,
+        required=True,
+        change=None,
+        reasons=(REASON, REASON),
+    )
+    failed = replace(held, verdict=Verdict.CRASHED, outcome=invariance.InvarianceOutcome.FAILED, notes=("it crashed",))
+    rows = (held, broken, refused, failed, replace(held, verdict=Verdict.HAZARD, notes=("a race",)))
+    return [invariance.invariance_document(found, ENVIRONMENT) for found in (rows, ())]
 
 
 def parities() -> list[ParityPage]:
