@@ -22,8 +22,9 @@ from fmha_cli.run.layout import ALIGN, WORKSPACE_DTYPE, dense_strides
 from fmha_cli.run.loading import load
 from fmha_cli.run.worker import verified
 
-DIRECT = frozenset({"q", "k", "v", "do"})
-"""Tensors that a kernel may read where they lie. The values of others (tables, biases, scales) are checked or converted first."""
+DIRECT_BESIDE = frozenset({"bias", "sink_logits"})
+DIRECT = frozenset({"q", "k", "v", "do", "o", "lse"}) | DIRECT_BESIDE
+"""Tensors that a kernel may read where they lie. The values of others (tables, scales) are checked or converted first."""
 
 _TORCH = {"torch.float32": Element.FP32, "torch.float16": Element.FP16, "torch.bfloat16": Element.BF16}
 _LIKE = {Element.FP32: "float", Element.FP16: "half", Element.BF16: "bfloat16"}

@@ -37,8 +37,8 @@ from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
 from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.given_cache import stored
-from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of
-from fmha_cli.run.input_files import InputFiles, fitted, flags_from_files
+from fmha_cli.run.in_process import DIRECT, DIRECT_BESIDE, Form, PlacedKernel, form_of
+from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted, flags_from_files
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.peaks import settings_of
 from fmha_cli.run.probing import probe_backends
@@ -103,6 +103,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         v: object = None,
         *,
         do: object = None,
+        saved: tuple[object, object] | None = None,
         out: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> dict[str, Any]:
@@ -112,6 +113,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         PyTorch give tensors of PyTorch.
 
         Args:
+            saved: in process, O and LSE of the forward pass; then the gradients alone are computed, from ``do``.
             out: in process, the outputs that are written in place, by name: dense, and apart from all inputs.
 
         Raises:
@@ -124,11 +126,11 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                     raise UsageError("the session is closed", code="E044", where="session", help="open another one")
                 values = {"q": q, "k": k, "v": v, "do": do}
                 if self._in_process:
-                    return self._call_here({n: x for n, x in values.items() if x is not None}, more, out or {})
-                if out is not None:
-                    raise UsageError(
-                        "out is for in_process=True", code="E043", where="out", help="take what the call returns"
-                    )
+                    return self._call_here(values, saved, more, out or {})
+                here = "out" if out is not None else "saved" if saved is not None else None
+                if here is not None:
+                    what, help = f"{here} is for in_process=True", "take what the call returns"
+                    raise UsageError(what, code="E043", where=here, help=help)
                 return self._call(*self._problem_of(values, more))
         except FmhaError as fault:
             in_python(fault)
@@ -158,16 +160,19 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _problem_of(self, values: Mapping[str, object], more: Mapping[str, Any]) -> tuple[Problem, InputFiles]:
+    def _problem_of(
+        self, values: Mapping[str, object], more: Mapping[str, Any], *, backward: bool = False
+    ) -> tuple[Problem, InputFiles]:
         given, texts, raw = read_call(values, more, self._raw)
         if texts:
             name = next(iter(texts))
             raise UsageError(f"{name} is a text", code="E039", where=name, help="a session takes arrays")
         problem = stored(Problem.from_raw(flags_from_files(raw, given)), given.arrays)
         refuse_misfits((problem,), given)
-        if problem.direction is Direction.BWD:
-            what, why = "a backward pass alone", "it reads O and LSE of a forward pass, which a call does not take"
-            raise UsageError(what, code="E043", where="direction", why=why, help='direction="fwd+bwd"')
+        if problem.direction is Direction.BWD and not backward:
+            what, why = "a backward pass alone", "it reads O and LSE of a forward pass"
+            help = 'direction="fwd+bwd"; or saved=(o, lse) in process'
+            raise UsageError(what, code="E043", where="direction", why=why, help=help)
         self._last = problem
         return problem, given
 
@@ -183,21 +188,32 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._ready.move_to_end(problem)
         return self._launched(ready, fill(problem, given=fitted(problem, given)[0]))
 
-    def _call_here(self, inputs: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+    def _call_here(
+        self,
+        values: Mapping[str, Any],
+        saved: tuple[object, object] | None,
+        more: Mapping[str, Any],
+        out: Mapping[str, Any],
+    ) -> dict[str, Any]:
         """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
+        if saved is not None:
+            more = {**more, "direction": Direction.BWD.value}
+        kept = dict(zip(("o", "lse"), saved or (), strict=False))
+        beside = {n: x for n, x in more.items() if n in DIRECT_BESIDE and not isinstance(x, str)}
+        inputs = {n: x for n, x in (*values.items(), *beside.items(), *kept.items()) if x is not None}
         forms = {name: form_of(tensor, name) for name, tensor in inputs.items()}
         flags = tuple(sorted(flag_texts({n: x for n, x in more.items() if n not in TENSORS}).items()))
         key: tuple[Form, ...] = (*((name, form) for name, form in forms.items()), flags)
         kernel = self._placed.get(key)
         if kernel is None:
             apart = next((n for n, form in forms.items() if form is None), None) or next(
-                (n for n in more if n in TENSORS), None
+                (n for n, x in more.items() if n in TENSORS and n not in beside and x is not None), None
             )
             if apart is not None:
                 what = f"in_process=True takes {', '.join(sorted(DIRECT))} as arrays of NumPy or PyTorch, and no other tensors"
                 raise UsageError(what, code="E043", where=apart, help="in_process=False")
-            problem, given = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
-            row = self._row_of(problem) or self._judged(problem, given)[0]
+            problem, given = self._problem_of(values, more, backward=saved is not None)
+            row = self._row_of(problem) or self._proven_row(problem, given)
             kernel = PlacedKernel.of(self._job_of(row), inputs)
             if kernel is None:
                 what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
@@ -214,7 +230,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         if self._check is CheckedCalls.NEVER:
             (row, *_) = plan_rows((problem,), request, self._registry, found)
             if row.choice is None or not row.choice.runnable:
-                self._judged(problem, InputFiles({}, {}))  # it raises, and says why
+                self._judged(problem, NONE_GIVEN)  # it raises, and says why
             return row
         for kernel in reversed(self._proven):
             with suppress(UnsupportedError):  # it does not serve this problem
@@ -223,6 +239,15 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 if row.choice is not None and row.choice.runnable:
                     return row
         return None
+
+    def _proven_row(self, problem: Problem, given: InputFiles) -> Row:
+        """The row of a problem whose kernel passes on the caller's numbers; on generated ones, where the caller's prove little."""
+        try:
+            return self._judged(problem, given)[0]
+        except KernelFailure:
+            if self.record is None or self.record.verdict is not Verdict.MISTRUSTED:
+                raise
+            return self._judged(problem, NONE_GIVEN)[0]
 
     def _judged(self, problem: Problem, given: InputFiles) -> tuple[Row, dict[str, Array]]:
         """The row of a problem and its judged outputs, as ``fmha run`` makes them. Its kernel is proven then."""

@@ -116,9 +116,43 @@ def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> No
         here(q, k, v, dtype="fp16")
     with pytest.raises(api.UsageError, match="own type"):
         here(q[..., ::2], k[..., ::2], v[..., ::2])
+    with pytest.raises(api.UsageError, match="own type"):
+        here(q, k, v, bias=np.zeros((1, 1, 24, 24), bool))
     with pytest.raises(api.UsageError, match="no other tensors") as told:
-        here(q, k, v, bias=np.zeros((1, 1, 24, 24), np.float32))
+        here(q, k, v, alibi_slopes=np.ones(2, np.float32))
     assert told.value.help == "in_process=False"
+
+
+def test_a_bias_and_sinks_lie_where_they_are(here: AttentionSession) -> None:
+    """They are read anew at each call, also where the form is known."""
+    q, k, v = arrays(24)
+    bias, sinks = arrays(24, 3)[0] @ arrays(24, 4)[0].swapaxes(2, 3), np.array([0.5, -1.0], np.float32)
+    with api.session(backend="cpu") as apart:
+        for factor in (np.float32(1), np.float32(-2)):
+            given = {"bias": bias * factor, "sink_logits": sinks * factor}
+            np.testing.assert_array_equal(here(q, k, v, **given)["o"], apart(q, k, v, **given)["o"])
+
+
+def test_the_gradients_alone_follow_the_saved_forward_pass(here: AttentionSession) -> None:
+    q, k, v = arrays(24)
+    do = arrays(24, 9)[0]
+    whole = here(q, k, v, do=do)
+    alone = here(q, k, v, do=do, saved=(whole["o"], whole["lse"]))
+    assert set(alone) == {"dq", "dk", "dv"}
+    for name, value in alone.items():
+        np.testing.assert_array_equal(value, whole[name])
+    other = here(q, k, v, do=do, saved=(whole["o"], whole["lse"] + 1))
+    np.testing.assert_allclose(other["dv"], whole["dv"] / np.e, atol=1e-5)
+    with api.session(backend="cpu") as apart, pytest.raises(api.UsageError, match="saved"):
+        apart(q, k, v, do=do, saved=(whole["o"], whole["lse"]))
+
+
+def test_numbers_that_prove_nothing_are_answered(here: AttentionSession) -> None:
+    """A kernel that did nothing would be right, so generated numbers prove it."""
+    zeros = np.zeros((1, 2, 24, 16), np.float32)
+    assert not here(zeros, zeros, zeros)["o"].any()
+    assert here.record is not None
+    assert here.record.verdict is api.Verdict.PASSED
 
 
 def test_only_a_kernel_that_passed_comes_in() -> None:
