@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from fmha_cli.toolchain.kernels import build_by_program, kernel_build, no_build, no_build_key, program_key
     from fmha_cli.toolchain.rocm.candidates import llvm_tool
     from fmha_cli.toolchain.rocm.occupancy import limits_of
+    from fmha_cli.workloads.recording import WorkloadRecorder
 
 
 def __getattr__(name: str) -> Any:
@@ -114,7 +115,8 @@ __all__ = [
     "CudaSession", "DType", "DeviceFacts", "Emulator", "EmulatorLibrary", "EmulatorOptions", "Family", "FamilyIndex", "Fp8Key", "FrameworkBackend",
     "GpuSession", "HipKernel", "HipSession", "HostArrays", "HostSession", "IndexedKernel", "Layout", "LibraryBackend", "LibrarySession", "MaskForm", "MaskKey",
     "MaskKind", "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "Plan", "QScale", "QScaleKey", "Refusal", "RotaryKey", "Rule",
-    "Session", "Severity", "Shape", "Signature", "SmallSituation", "Stage", "State", "TensorMap", "TwoPasses", "Units", "Workspace",
+    "Session", "Severity", "Shape", "Signature", "SmallSituation", "Stage", "State", "TensorMap", "TwoPasses", "Units", "WorkloadRecorder",
+    "Workspace",
     "alibi_check", "archs_of", "build_by_program", "build_cpp", "build_units", "cache_root", "check_release", "code_object_figures", "core_question",
     "cubin_figures", "decisions", "emulated_image", "emulation_files", "emulator_library", "encoded", "environment", "full_cache_check",
     "hookimpl", "index_of", "kernel_build", "limits_of", "llvm_tool", "load_arch", "mask_forms", "no_build", "no_build_key",
