@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from fmha_transformers_tests.families import VOCABULARY
 from transformers import StaticCache
+
+from fmha_transformers_tests.families import VOCABULARY
 
 BATCH, LENGTH, PADS = 2, 14, 5
 Tensor = torch.Tensor
@@ -31,8 +32,8 @@ def chunks(model: Any, parts: tuple[int, ...], mask: Tensor | None, cache: Any) 
         end = done + part
         seen = None if mask is None else mask[:, :end]
         at = None if seen is None or learned else (seen.cumsum(1) - 1).clamp(min=0)[:, done:]
-        found = model(ids[:, done:end], attention_mask=seen, past_key_values=cache, use_cache=True, position_ids=at)
-        cache, done = found.past_key_values, end
+        found = model(ids[:, done:end], attention_mask=seen, cache=cache, use_cache=True, position_ids=at)
+        cache, done = found.cache, end
         out.append(found.logits)
     logits = torch.cat(out, 1)
     return logits.flatten(0, 1) if mask is None else logits[mask.bool()]
@@ -47,10 +48,10 @@ def translated(model: Any, parts: tuple[int, ...], mask: Tensor | None) -> Tenso
             encoder_outputs=encoded,
             attention_mask=mask,
             decoder_input_ids=ids[:, done : done + part],
-            past_key_values=cache,
+            cache=cache,
             use_cache=True,
         )
-        cache, done = result.past_key_values, done + part
+        cache, done = result.cache, done + part
         out.append(result.logits)
     return torch.cat(out, 1).flatten(0, 1)
 
