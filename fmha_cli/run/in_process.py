@@ -82,12 +82,14 @@ class PlacedKernel:
         session: a ``Session`` that is also ``Placed``.
         workspaces: memory that the kernel writes to.
         empty: by output, a tensor of PyTorch without elements whose ``new_empty`` has the output's type.
+        libraries: digests of the stages' artifacts. Kernels of one library share its threads, which ``close`` ends.
     """
 
     session: Any
     outputs: Mapping[str, TensorShape]
     workspaces: tuple[Array, ...]
     empty: dict[str, Any]
+    libraries: frozenset[str]
 
     @classmethod
     def of(cls, job: WorkerJob, inputs: Mapping[str, Any]) -> PlacedKernel | None:
@@ -119,7 +121,7 @@ class PlacedKernel:
             raise UsageError(what, code="E043", where="in_process", help='backend="cpu"')
         session.load(job.plan, [verified(Loadable.of(artifact)) for artifact in job.artifacts])
         session.place(places, job.threads)
-        return cls(session, outputs, tuple(work), {})
+        return cls(session, outputs, tuple(work), {}, frozenset(artifact.digest for artifact in job.artifacts))
 
     def launch(self, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """Launch on tensors of the bound form; the outputs that ``out`` does not give are new, of the kind of q.

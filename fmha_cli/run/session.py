@@ -218,9 +218,11 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
             if kernel is None:
                 what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
                 raise UsageError(what, code="E043", where="in_process", help="in_process=False copies and converts")
-            while len(self._placed) >= KEPT_SHAPES:
-                self._placed.popitem(last=False)[1].close()
             self._placed[key] = kernel
+            while len(self._placed) > KEPT_SHAPES:
+                oldest = self._placed.popitem(last=False)[1]
+                if all(oldest.libraries.isdisjoint(one.libraries) for one in self._placed.values()):
+                    oldest.close()  # else the threads would start anew for each further length of a cache
         self._placed.move_to_end(key)
         return kernel.launch(inputs, out)
 

@@ -15,7 +15,8 @@ from fmha_cli import api
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.run.session import AttentionSession
+from fmha_cli.run.in_process import PlacedKernel
+from fmha_cli.run.session import KEPT_SHAPES, AttentionSession
 from tests.run.test_session import arrays, attended
 
 
@@ -75,6 +76,20 @@ def test_long_lists_of_lengths_are_told_apart(here: AttentionSession) -> None:
             lengths[longer] = 301
             flags = {"seqlens_q": lengths, "seqlens_k": lengths}
             np.testing.assert_array_equal(here(q, k, v, **flags)["o"], apart(q, k, v, **flags)["o"])
+
+
+def test_a_library_is_closed_with_its_last_kernel(here: AttentionSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that grows has another form at each call: threads that ended and started anew each time would cost more than the kernel."""
+    closed: list[PlacedKernel] = []
+    monkeypatch.setattr(PlacedKernel, "close", lambda kernel: closed.append(kernel))
+    for seqlen in range(20, 32):
+        here(*arrays(seqlen))
+    assert len(here._placed) == KEPT_SHAPES
+    assert not closed
+    half = [x.astype(np.float16) for x in arrays(24)]
+    for seqlen in range(1, KEPT_SHAPES + 1):
+        here(*(x[:, :, :seqlen] for x in half))
+    assert len(closed) == 1
 
 
 def test_outputs_can_be_given(here: AttentionSession) -> None:

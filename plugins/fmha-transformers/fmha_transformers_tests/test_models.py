@@ -77,6 +77,12 @@ def test_logits_are_as_right_as_those_of_eager(family: str, phase: str, dtype: A
     check(family, phase, dtype)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
+def test_fp16_too() -> None:
+    check("llama", "left padding", torch.float16)
+
+
 Flags = dict[str, Any]
 
 
