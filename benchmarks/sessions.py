@@ -1,9 +1,10 @@
 """What a call from Python costs: ``api.session`` in process and through a worker, beside PyTorch's attention.
 
-    python benchmarks/sessions.py [--rounds 300] [--calls 10000] [--json FILE]
+    python benchmarks/sessions.py [--rounds 300] [--calls 10000] [--against REVISION] [--json FILE]
 
 Every figure is a median over interleaved rounds, with two threads, beside the others of its line. The round trip sends the bytes of
-the inputs to a child over a pipe and gets the bytes of the output back. ``--calls`` counts what many calls leave behind: open files,
+the inputs to a child over a pipe and gets the bytes of the output back. ``--against`` times ``api.attention`` beside that of another
+revision, each in a process of its own outside of any repository, where no revision of the user's has to be found. ``--calls`` counts what many calls leave behind: open files,
 memory, mappings of the worker. PyTorch's form for a decode step is the fastest of three. Needs torch; random data.
 """
 
@@ -16,16 +17,33 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from cpu_turns import Served
+from revisions import ROOT, environment_of, require_from, tree_of
 
 from fmha_cli import api
 
 THREADS = 2
 _ECHO = "import sys\ni, o = sys.stdin.buffer, sys.stdout.buffer\nwhile i.read({taken}):\n o.write(bytes({given}))\n o.flush()"
+
+_REPEAT = """
+import sys
+import numpy as np
+import fmha_cli
+from fmha_cli import api
+print(fmha_cli.__file__, flush=True)
+q, k, v = (np.random.default_rng(n).standard_normal((1, 8, 128, 64), dtype=np.float32) for n in range(3))
+for line in sys.stdin:
+    print(api.attention(q, k, v, backend="cpu").verdict, flush=True)
+"""
+"""Executed with the modules of a tree: one judged call for each line."""
 
 
 def medians(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
@@ -103,10 +121,40 @@ def decode(torch: Any, rounds: int) -> dict[str, dict[str, float]]:
         )
 
 
-def repeated(rounds: int) -> dict[str, dict[str, float]]:
-    """``api.attention`` again and again, each call judged."""
-    q, k, v = (np.random.default_rng(n).standard_normal((1, 8, 128, 64), dtype=np.float32) for n in range(3))
-    return medians({"api.attention": lambda: api.attention(q, k, v, backend="cpu")}, rounds)
+@contextmanager
+def attending(tree: Path) -> Iterator[Callable[[], None]]:
+    """One call of ``api.attention`` of a tree, in a process of its own."""
+    with (
+        TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", _REPEAT],
+            cwd=folder,
+            env=environment_of(tree),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        try:
+            one = Served(process)
+            require_from(tree, one.read())
+            yield partial(_passed, one)
+        finally:
+            process.terminate()
+
+
+def _passed(one: Served) -> None:
+    if (verdict := one.ask("again")) != "PASSED":
+        raise RuntimeError(f"the call ended as {verdict}")
+
+
+def repeated(rounds: int, against: str | None = None) -> dict[str, dict[str, float]]:
+    """``api.attention`` again and again, each call judged; beside it that of another revision."""
+    with ExitStack() as stack:
+        trees = {"api.attention": ROOT}
+        if against is not None:
+            trees[f"api.attention, {against}"] = stack.enter_context(tree_of(against))
+        return medians({name: stack.enter_context(attending(tree)) for name, tree in trees.items()}, rounds)
 
 
 def leavings(calls: int) -> dict[str, list[int]]:
@@ -138,16 +186,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--against", metavar="REVISION")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     import torch
 
     torch.set_num_threads(THREADS)
+    before = os.getloadavg()[0]
     found: dict[str, Any] = {
         "prefill": prefill(torch, given.rounds),
         "decode": decode(torch, max(20, given.rounds // 10)),
-        "repeated": repeated(max(20, given.rounds // 10)),
+        "repeated": repeated(max(20, given.rounds // 10), given.against),
         "leavings": leavings(given.calls),
+        "load": {"of one minute": [round(before, 1), round(os.getloadavg()[0], 1)]},
     }
     for part, rows in found.items():
         for name, of in rows.items():

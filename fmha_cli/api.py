@@ -14,10 +14,11 @@ from fmha_cli.domain.arguments import in_python
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.phases import Tell, Voice, silent
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.probing import probe_backends
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def run(
     try:
         given, texts = given_tensors(merged(tensors or {}, files or {}))
         request = request_with(options, texts)
-        return Run(problems, request, registry or build_registry(), given=given, voice=Voice(phase=phase)).records()
+        return Run(problems, request, registry or build_registry(), given=given, voice=logged_voice(phase)).records()
     except UsageError as fault:
         in_python(fault)
         raise

@@ -354,12 +354,39 @@ def triton_figures() -> str:
     )  # fmt: skip
 
 
+def session_times() -> str:
+    """Medians of the calls that took turns, with their quartiles and their share of the first or the last of them."""
+    found = data_of("sessions")["sessions"]
+    lines = []
+    for part, base in (("prefill", "torch"), ("decode", None), ("repeated", "api.attention, 769407875")):
+        of = found[part]
+        # of several forms of PyTorch, the best
+        best = (
+            of[base]["median"] if base else min(row["median"] for name, row in of.items() if name.startswith("torch"))
+        )
+        for name, row in of.items():
+            ends = f"{row['low']:.0f}–{row['high']:.0f}"
+            lines.append((part, name, f"{row['median']:.0f}", ends, f"{row['median'] / best:.2f}"))
+    return table(("", "call", "median [us]", "quartiles", "share"), lines)
+
+
+def session_leavings() -> str:
+    """What many calls leave behind."""
+    return table(
+        ("", "after 500 calls", "after 10,000 more"),
+        ((n, *of) for n, of in data_of("sessions")["sessions"]["leavings"].items()),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "cpu.zen5": partial(cpu, "zen5", 0),
     "cpu.zen4": partial(cpu, "zen4", 1),
     "cpu.zen4.avx2": partial(cpu, "zen4", 2),
     "cpu.zen3": partial(cpu, "zen3", 1),
     "cpu.intel": partial(cpu, "intel", 19),
+    "sessions.times": session_times,
+    "sessions.leavings": session_leavings,
+    "sessions.small": partial(printed, "sessions", "small", 0),
     "builds.ck": partial(builds, "ck_builds", "ck_tile", "vgpr", "spills", "lds_bytes"),
     "builds.fa": partial(builds, "cuda_builds", "flash_attn", "gpr", "spill_store_bytes", "shared_bytes"),
     "builds.me": partial(builds, "cuda_builds", "mem_efficient", "gpr", "spill_store_bytes", "shared_bytes"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
-from sessions import RoundTrip, leavings, medians
+from revisions import ROOT
+from sessions import RoundTrip, attending, leavings, medians
 
 
 def test_sides_take_turns_and_the_slower_one_has_the_larger_median() -> None:
@@ -28,6 +30,15 @@ def test_a_child_answers_each_message_of_its_length() -> None:
             pipe()
     finally:
         pipe.close()
+
+
+def test_a_tree_answers_with_its_own_modules(tmp_path: Path) -> None:
+    with attending(ROOT) as call:
+        call()
+    (tmp_path / "fmha_cli").mkdir()
+    (tmp_path / "fmha_cli" / "__init__.py").write_text("raise SystemExit")
+    with pytest.raises(RuntimeError, match="nothing was imported"), attending(tmp_path):
+        pass
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ from fmha_cli.oracle.reference import (
 )
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Bools, Inputs, Ints, SequenceView, head_rows
+from fmha_cli.oracle.tensors import F64, Bools, Inputs, Ints, SequenceView, head_rows, product
 
 LSE_SHARE = 0.25
 """The largest part of P that the rounding of a given LSE to single precision may take away. Scores for which that is not enough
@@ -235,7 +235,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         dv_share[first:end] += ((used * share) ** 2).T @ do_size
         dv_lost[first:end] += (flush_subnormals(used, p.dtype) ** 2).T @ do_size
         values = _clean(block, v, first, end)
-        dp = do @ values.T
+        dp = product(do, values.T)
         # the products of dP may cancel, and where a learned sink takes all weight, D is too small to hide their rounding
         least = np.sqrt(do**2 @ (values**2).T) if p.dtype is DType.FP32 else np.zeros(())
         if factor is not None:
@@ -333,10 +333,10 @@ def _sum_terms(terms: F64, rows: F64) -> F64:
     """terms.T @ rows, (keys, d), where a term of 0 contributes nothing even if its row is NaN."""
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if not len(bad):
-        return terms.T @ rows
+        return product(terms.T, rows)
     clean = rows.copy()
     clean[bad] = 0.0
-    out = terms.T @ clean
+    out = product(terms.T, clean)
     for r in bad:
         seen = terms[r] != 0
         out[seen] += terms[r, seen, None] * rows[r]

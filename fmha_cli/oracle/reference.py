@@ -26,7 +26,17 @@ from fmha_cli.oracle.budgets import LEAST_NORMAL, is_far
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor, keep_scale
 from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceView, appended_cache, value_tensors
+from fmha_cli.oracle.tensors import (
+    F64,
+    Array,
+    Bools,
+    Inputs,
+    Ints,
+    SequenceView,
+    appended_cache,
+    product,
+    value_tensors,
+)
 
 MAX_THREADS = 8
 """Each works on a block of some 20 MB."""
@@ -341,10 +351,10 @@ def weigh(block: RowBlock, weights: F64, values: F64, first: int, end: int) -> F
     """weights @ values, (R, hdim_v), where a key that a row does not see contributes nothing even if it is NaN."""
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if not len(bad):
-        return weights @ values
+        return product(weights, values)
     clean = values.copy()
     clean[bad] = 0.0
-    out = weights @ clean
+    out = product(weights, clean)
     sees = block.sees(np.arange(first, end)[bad])
     with np.errstate(invalid="ignore"):
         for column, j in enumerate(bad):

@@ -11,7 +11,7 @@ import numpy as np
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.budgets import SCORE_SPREAD, largest_score_error
-from fmha_cli.oracle.tensors import F64, Bools, Ints, SequenceView
+from fmha_cli.oracle.tensors import F64, Bools, Ints, SequenceView, product
 
 KEY_BLOCK = 1024
 ROW_BLOCK = 256
@@ -125,7 +125,7 @@ class RowBlock:
         ``k`` is (end - first, hdim), the keys first..end-1.
         """
         p = self.view.problem
-        s = self.q @ k.T
+        s = product(self.q, k.T)
         s *= p.scale
         bits = np.random.Generator(np.random.PCG64([self.shaken, self.view.b, first]))
         if self.shaken:

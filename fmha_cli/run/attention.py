@@ -15,22 +15,24 @@ from fmha_cli.domain.arguments import Texts, flag_texts, in_python
 from fmha_cli.domain.errors import FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.fields import BY_KEY
-from fmha_cli.domain.phases import Tell, Voice, silent
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.report.record import Record
+from fmha_cli.run.dlpack import as_given
 from fmha_cli.run.events import Ended, Judged
 from fmha_cli.run.given_arrays import TENSORS, given_tensors, merged
 from fmha_cli.run.given_cache import stored
 from fmha_cli.run.input_files import InputFiles, flags_from_files
 from fmha_cli.run.kept_worker import kept_registry, kept_worker
+from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.records import Outcome, record_of
 from fmha_cli.run.refusals import refuse_misfits, sources_of
 from fmha_cli.run.request import Request
 from fmha_cli.run.rows import Row
-from fmha_cli.run.run import Run, Share
+from fmha_cli.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def attention(
     arch: str | None = None,
     kernel: str | None = None,
     check: bool = True,
+    like_inputs: bool = False,
     threads: int = 0,
     registry: Registry | None = None,
     phase: Tell = silent,
@@ -93,9 +96,10 @@ def attention(
         tensors: further tensors by name; they may also be arguments: bias, alibi_slopes, sink_logits, block_table, k_new, v_new,
             rotary_cos, rotary_sin, q_descale, k_descale, v_descale, and the scales of MX types q_scale, k_scale, v_scale.
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
+        like_inputs: the outputs are tensors of the library of q, as its ``from_dlpack`` makes them, and not numpy arrays.
         threads: CPU threads of the kernel; 0 = all allowed.
-        phase: called during long work as phase(what, done, total), from any thread; ``phase=print`` shows the two
-            minutes in which an emulator is built.
+        phase: called during work as phase(what, done, total), from any thread; ``phase=print`` shows the two minutes in which an
+            emulator is built. The logger ``fmha`` has the same at level INFO, every two seconds.
         flags: problem flags under their Python names, with the meaning that they have on the command line: causal=True,
             mask="window:64,0", scale=0.125, layout="bshd", lse=True, dropout=0.1, seqlens_q=(3, 5), dtype="bf16" ... Lists of
             lengths may be arrays.
@@ -120,7 +124,8 @@ def attention(
             files=texts,
         )
         refuse_several(request)
-        return _attention(raw, given, request, registry or kept_registry(), phase)
+        done = _attention(raw, given, request, registry or kept_registry(), phase)
+        return replace(done, outputs=as_given(done.outputs, q)) if like_inputs else done
     except FmhaError as fault:
         in_python(fault)
         raise
@@ -156,19 +161,14 @@ def refuse_several(request: Request) -> None:
 
 
 def _attention(raw: Texts, given: InputFiles, request: Request, registry: Registry, phase: Tell) -> Attention:
-    appends = "append" in raw or "k_new" in given.arrays  # which a kernel does, also for no query
-    flags = flags_from_files(raw, given, may_be_empty=not appends)
-    empty = {key: "1" for key in ("batch", "seqlen") if flags.get(key) == "0"}
-    problem = Problem.from_raw({**flags, **empty})
+    problem, empty = call_problem(raw, given)
     if empty:
-        return _empty(stored(problem, given.arrays), set(empty), given, request, registry)
+        return empty_attention(stored(problem, given.arrays), empty, given, request, registry)
     outputs: dict[str, Array] = {}
     records: tuple[Record, ...] = ()
     with (
-        kept_worker() as supervisor,
-        Run(
-            (problem,), request, registry, given=given, share=Share(supervisor=supervisor), voice=Voice(phase=phase)
-        ) as run,
+        kept_worker() as share,
+        Run((problem,), request, registry, given=given, share=share, voice=logged_voice(phase)) as run,
     ):
         for event in run:
             match event:
@@ -184,7 +184,22 @@ def _attention(raw: Texts, given: InputFiles, request: Request, registry: Regist
     return Attention(outputs, record)
 
 
-def _empty(problem: Problem, axes: set[str], given: InputFiles, request: Request, registry: Registry) -> Attention:
+def call_problem(raw: Texts, given: InputFiles) -> tuple[Problem, set[str]]:
+    """The problem of a call without the extents of its caches, and those of its axes ``batch`` and ``seqlen`` that are empty, which
+    count as 1 in it.
+
+    Raises:
+        UsageError, UnsupportedError: see ``flags_from_files`` and ``Problem.from_raw``.
+    """
+    appends = "append" in raw or "k_new" in given.arrays  # which a kernel does, also for no query
+    flags = flags_from_files(raw, given, may_be_empty=not appends)
+    empty = {key for key in ("batch", "seqlen") if flags.get(key) == "0"}
+    return Problem.from_raw({**flags, **dict.fromkeys(empty, "1")}), empty
+
+
+def empty_attention(
+    problem: Problem, axes: set[str], given: InputFiles, request: Request, registry: Registry
+) -> Attention:
     """The outputs of an empty batch, or of no queries: O, LSE and dQ have no elements, and no query reaches dK, dV and dBias."""
     if "batch" in axes:
         problem = replace(problem, batch=0, cache_seqlens=None if problem.cache_seqlens is None else ())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -105,8 +105,14 @@ def problem_of(wire: Mapping[str, Any]) -> Problem:
     Raises:
         DecodeError: a field of another type. TypeError, KeyError: other fields.
     """
-    hints = get_type_hints(Problem)  # without the limits of documents, which a default may be beyond
+    hints = _problem_types()
     return Problem(**{name: from_json(hints[name], value, name) for name, value in wire.items()})
+
+
+@cache
+def _problem_types() -> Mapping[str, Any]:
+    """The types of a problem's fields, which take 2 ms to find; without the limits of documents, which a default may be beyond."""
+    return get_type_hints(Problem)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,9 @@ class PeakBook:
             if self._measures and row.choice is not None and row.choice.runnable
             if isinstance(backend := self._context.registry.backend(row.choice.kernel.backend), PeakLoops)
         }
+        if not loops:
+            yield
+            return
         stop = Event()
         building = replace(self._context.building, stop=stop)
 

@@ -233,6 +233,11 @@ class WorkerProcess:
         self._selector.close()
         self._release()
 
+    def abandon(self) -> None:
+        """In a forked child: free its copies of the descriptors. The worker goes on for the process that started it."""
+        self._selector.close()
+        self._release()
+
     def _release(self) -> None:
         self._channel.close()
         descriptors, self._pipes = self._pipes, ()

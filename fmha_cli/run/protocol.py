@@ -19,7 +19,7 @@ from typing import Any
 from fmha_cli.domain.device import available_bytes
 from fmha_cli.domain.quantities import size as in_words
 
-VERSION = 4
+VERSION = 5
 """Raised when requests or answers change their meaning; the worker states it in its first answer."""
 
 LIMIT = 64 * 1024 * 1024

@@ -43,6 +43,18 @@ class Command(StrEnum):
     BENCH = "bench"
 
 
+class CheckedCalls(StrEnum):
+    """Which calls of a session are judged as ``fmha run`` judges."""
+
+    FIRST = "first"
+    """Each kernel's calls until one is good. Of the later ones: that the launch ended, at the first try, and that an emulated device
+    found nothing. Not their numbers, and no guards around the tensors."""
+    ALWAYS = "always"
+    """All."""
+    NEVER = "never"
+    """None: of each call only that a launch ended."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """The options of these commands (contract, sections 1 and 5).

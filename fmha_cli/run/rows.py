@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -143,6 +144,35 @@ def plan_rows(
         for group, (point, layer) in enumerate(zip_longest(points, layers))
         for row in planner.rows_of(group, point)
     ]
+
+
+KNOWN_ROWS = 64
+"""Problems whose row is remembered."""
+
+
+class KnownRows:
+    """The rows of problems that come again. One is planned anew when the request, the registry, or what a probe has found is another."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Problem, Wanted], tuple[object, list[Row]]] = OrderedDict()
+
+    def plan(
+        self, problem: Problem, request: Request, registry: Registry, found: Mapping[str, Availability]
+    ) -> list[Row]:
+        """As ``plan_rows`` for one problem. Errors are not remembered.
+
+        Raises:
+            UsageError, EnvironmentProblem, UnsupportedError: as ``plan_rows``.
+        """
+        key, depends = (problem, request.wanted), (request, registry, dict(found))
+        known = self._kept.pop(key, None)
+        rows = (
+            known[1] if known is not None and known[0] == depends else plan_rows((problem,), request, registry, found)
+        )
+        self._kept[key] = (depends, rows)
+        while len(self._kept) > KNOWN_ROWS:
+            self._kept.popitem(last=False)
+        return rows
 
 
 def _compared(request: Request, registry: Registry, found: Mapping[str, Availability]) -> Contenders:

@@ -31,21 +31,23 @@ from fmha_cli.run.process import WorkerProcess
 from fmha_cli.run.records import record_of
 from fmha_cli.run.refusals import check_outputs, generated, refuse_misfits, sources_of
 from fmha_cli.run.request import Command, Context, Request
-from fmha_cli.run.rows import Row, plan_rows
+from fmha_cli.run.rows import KnownRows, Row, plan_rows
 from fmha_cli.run.supervisor import Supervisor
 from fmha_cli.run.tuned_choice import EntriesOf, chooser_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A run that is a part of a sweep, whose driver keeps the journal.
+    """What a run has from others: from a sweep, whose driver keeps the journal, or from earlier calls.
 
     Attributes:
         supervisor: of the worker process, which goes on after the run.
+        known: the rows of a run of one problem that was planned before; None plans it.
         past: records of rows that are done already, by number.
     """
 
     supervisor: Supervisor
+    known: KnownRows | None = None
     past: Mapping[int, Record] = field(default_factory=dict)
 
 
@@ -163,8 +165,11 @@ class Run(Iterator[Event], AbstractContextManager["Run"]):
                 supervisor.start()  # it starts while rows are planned and kernels are built
             found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
             yield Found(found)
-            chooser = chooser_of(request, registry, found, tuned, voice)
-            rows = plan_rows(points, request, registry, found, voice, layers, chooser)
+            if share is not None and share.known is not None:
+                rows = share.known.plan(points[0], request, registry, found)
+            else:
+                chooser = chooser_of(request, registry, found, tuned, voice)
+                rows = plan_rows(points, request, registry, found, voice, layers, chooser)
             yield Planned(tuple(rows))
             check_outputs(points, request, len(rows))
             if request.dry_run:

@@ -5,11 +5,11 @@ The first call of a kernel goes the way of ``fmha run`` and is judged. Later cal
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -31,34 +31,28 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array, Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.run.arena import Arena
-from fmha_cli.run.attention import failure_of, read_call, refuse_several
+from fmha_cli.run.attention import call_problem, empty_attention, failure_of, read_call, refuse_several
 from fmha_cli.run.builds import artifacts_of, build_context, build_orders, emulation_of
+from fmha_cli.run.checks import hazards
+from fmha_cli.run.dlpack import as_given
 from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.given_cache import stored
-from fmha_cli.run.in_process import DIRECT, DIRECT_BESIDE, Form, PlacedKernel, form_of
-from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted, flags_from_files
+from fmha_cli.run.in_process import Form, PlacedKernel, direct_tensors, form_of
+from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted
 from fmha_cli.run.job import WorkerJob
+from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.peaks import settings_of
 from fmha_cli.run.probing import probe_backends
 from fmha_cli.run.records import Outcome
 from fmha_cli.run.refusals import refuse_misfits
-from fmha_cli.run.request import Context, Request
+from fmha_cli.run.request import CheckedCalls, Context, Request
 from fmha_cli.run.rows import Row, plan_rows
 from fmha_cli.run.run import Run, Share
 from fmha_cli.run.supervisor import Supervisor
 
 KEPT_SHAPES = 8
 """Problems whose tensors have a place in shared memory; the oldest one loses it."""
-
-
-class CheckedCalls(StrEnum):
-    """Which calls of a session are judged by the float64 reference: each kernel's first, all, or none."""
-
-    FIRST = "first"
-    ALWAYS = "always"
-    NEVER = "never"
 
 
 @dataclass(frozen=True)
@@ -81,13 +75,21 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     """
 
     def __init__(
-        self, raw: Texts, request: Request, registry: Registry, check: CheckedCalls, voice: Voice, *, in_process: bool
+        self,
+        raw: Texts,
+        request: Request,
+        registry: Registry,
+        check: CheckedCalls,
+        voice: Voice,
+        *,
+        in_process: bool,
+        like_inputs: bool,
     ) -> None:
         self._raw, self._request, self._registry, self._check, self._voice = raw, request, registry, check, voice
-        self._in_process = in_process
+        self._in_process, self._like_inputs = in_process, like_inputs
         self._placed: OrderedDict[tuple[Form, ...], PlacedKernel] = OrderedDict()
         self._supervisor = Supervisor()
-        self._lock = RLock()
+        self._process, self._lock = os.getpid(), RLock()
         self._found: Mapping[str, Availability] | None = None
         self._proven: dict[str, None] = {}
         self._built: dict[tuple[str, ...], tuple[Artifact, ...]] = {}
@@ -109,29 +111,31 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
     ) -> dict[str, Any]:
         """The outputs by name, as in ``Attention.outputs``; tensors and flags are those of ``fmha_cli.run.attention.attention``.
 
-        Flags that are given here replace the session's: ``cache_seqlens`` of a cache that grows, for example. In process, tensors of
-        PyTorch give tensors of PyTorch.
+        Flags that are given here replace the session's: ``cache_seqlens`` of a cache that grows, for example. In process, the outputs
+        are tensors of the library of q.
 
         Args:
             saved: in process, O and LSE of the forward pass; then the gradients alone are computed, from ``do``.
-            out: in process, the outputs that are written in place, by name: dense, and apart from all inputs.
+            out: in process, the outputs that are written in place, by name: of any library whose tensors can be changed, dense, and
+                apart from all inputs.
 
         Raises:
             UsageError, UnsupportedError, EnvironmentProblem: as ``attention``; E044, the session is closed.
             KernelFailure: the kernel did not build, launch or end, or its first outputs are wrong. The next call goes on.
         """
         try:
-            with self._lock:
+            with self._owned():
                 if self._closed:
                     raise UsageError("the session is closed", code="E044", where="session", help="open another one")
-                values = {"q": q, "k": k, "v": v, "do": do}
+                forward = {} if saved is None else {"o": saved[0], "lse": saved[1]}
+                values = {"q": q, "k": k, "v": v, "do": do, **forward}
                 if self._in_process:
-                    return self._call_here(values, saved, more, out or {})
-                here = "out" if out is not None else "saved" if saved is not None else None
-                if here is not None:
-                    what, help = f"{here} is for in_process=True", "take what the call returns"
-                    raise UsageError(what, code="E043", where=here, help=help)
-                return self._call(*self._problem_of(values, more))
+                    return self._call_here(values, more, out or {})
+                if out is not None or saved is not None:
+                    here = "saved" if out is None else "out"
+                    raise UsageError(f"{here} is for in_process=True", code="E043", where=here, help="leave it out")
+                outputs = self._call(values, more)
+                return as_given(outputs, q) if self._like_inputs else outputs
         except FmhaError as fault:
             in_python(fault)
             raise
@@ -142,41 +146,61 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         Raises:
             UsageError: E044, there was no call yet.
         """
-        with self._lock:
+        with self._owned():
             if self._last is None:
                 raise UsageError("there was no call yet", code="E044", where="explain", help="call the session first")
             return select(self._last, self._registry, self._probed(), self._request.wanted).trace
 
     def close(self) -> None:
         """End the worker and give the memory back."""
-        with self._lock:
+        with self._owned():
             self._closed = True
             self._supervisor.close()
-            while self._ready:
-                self._ready.popitem()[1].arena.close()
-            while self._placed:
-                self._placed.popitem()[1].close()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Give back the memory of all tensors, and the kernels in this process."""
+        while self._ready:
+            self._ready.popitem()[1].arena.close()
+        while self._placed:
+            self._placed.popitem()[1].close()
+
+    def _owned(self) -> RLock:
+        """The lock of this process's calls. A forked child shares neither worker nor tensors nor lock with its parent."""
+        if self._process != os.getpid():
+            self._process, self._lock = os.getpid(), RLock()
+            self._supervisor.abandon()
+            self._forget()
+        return self._lock
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _problem_of(
         self, values: Mapping[str, object], more: Mapping[str, Any], *, backward: bool = False
-    ) -> tuple[Problem, InputFiles]:
+    ) -> tuple[Problem, InputFiles, dict[str, Array] | None]:
+        """The problem of a call and its tensors; and the outputs of an empty batch, or of no queries, which need no kernel."""
         given, texts, raw = read_call(values, more, self._raw)
         if texts:
             name = next(iter(texts))
             raise UsageError(f"{name} is a text", code="E039", where=name, help="a session takes arrays")
-        problem = stored(Problem.from_raw(flags_from_files(raw, given)), given.arrays)
-        refuse_misfits((problem,), given)
+        bare, empty = call_problem(raw, given)
+        problem = stored(bare, given.arrays)
+        if not empty:
+            refuse_misfits((problem,), given)
         if problem.direction is Direction.BWD and not backward:
             what, why = "a backward pass alone", "it reads O and LSE of a forward pass"
             help = 'direction="fwd+bwd"; or saved=(o, lse) in process'
             raise UsageError(what, code="E043", where="direction", why=why, help=help)
         self._last = problem
-        return problem, given
+        if empty:
+            return problem, given, dict(empty_attention(problem, empty, given, self._request, self._registry).outputs)
+        return problem, given, None
 
-    def _call(self, problem: Problem, given: InputFiles) -> dict[str, Array]:
+    def _call(self, values: Mapping[str, object], more: Mapping[str, Any]) -> dict[str, Array]:
+        problem, given, outputs = self._problem_of(values, more)
+        if outputs is not None:
+            return outputs
         if self._check is CheckedCalls.ALWAYS:
             return self._judged(problem, given)[1]
         ready = self._ready.get(problem)
@@ -188,43 +212,29 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._ready.move_to_end(problem)
         return self._launched(ready, fill(problem, given=fitted(problem, given)[0]))
 
-    def _call_here(
-        self,
-        values: Mapping[str, Any],
-        saved: tuple[object, object] | None,
-        more: Mapping[str, Any],
-        out: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def _call_here(self, values: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
-        if saved is not None:
+        if "lse" in values:
             more = {**more, "direction": Direction.BWD.value}
-        kept = dict(zip(("o", "lse"), saved or (), strict=False))
-        beside = {n: x for n, x in more.items() if n in DIRECT_BESIDE and not isinstance(x, str)}
-        inputs = {n: x for n, x in (*values.items(), *beside.items(), *kept.items()) if x is not None}
-        forms = {name: form_of(tensor, name) for name, tensor in inputs.items()}
-        flags = tuple(sorted(flag_texts({n: x for n, x in more.items() if n not in TENSORS}).items()))
-        key: tuple[Form, ...] = (*((name, form) for name, form in forms.items()), flags)
+        inputs, tensors = direct_tensors(values, more)
+        forms = {name: form_of(tensor, name) for name, tensor in tensors.items()}
+        key = (*forms.items(), *flag_texts({n: x for n, x in more.items() if n not in inputs}).items())
         kernel = self._placed.get(key)
         if kernel is None:
-            apart = next((n for n, form in forms.items() if form is None), None) or next(
-                (n for n, x in more.items() if n in TENSORS and n not in beside and x is not None), None
-            )
-            if apart is not None:
-                what = f"in_process=True takes {', '.join(sorted(DIRECT))} as arrays of NumPy or PyTorch, and no other tensors"
-                raise UsageError(what, code="E043", where=apart, help="in_process=False")
-            problem, given = self._problem_of(values, more, backward=saved is not None)
+            known = {n: inputs.get(n) for n in ("q", "k", "v", "do")}
+            problem, given, none = self._problem_of(known, more, backward="lse" in inputs)
+            if none is not None:
+                if out:
+                    what, why = "out of an empty batch, or of no queries", "no kernel runs that could write it"
+                    raise UsageError(what, code="E043", where="out", why=why, help="leave it out for new outputs")
+                return as_given(none, inputs["q"])
             row = self._row_of(problem) or self._proven_row(problem, given)
-            kernel = PlacedKernel.of(self._job_of(row), inputs)
-            if kernel is None:
-                what = "in_process=True takes tensors of the problem's own type, with dense rows, and no tensors but those that are given"
-                raise UsageError(what, code="E043", where="in_process", help="in_process=False copies and converts")
+            kernel = PlacedKernel.of(self._job_of(row), tensors)
             self._placed[key] = kernel
             while len(self._placed) > KEPT_SHAPES:
-                oldest = self._placed.popitem(last=False)[1]
-                if all(oldest.libraries.isdisjoint(one.libraries) for one in self._placed.values()):
-                    oldest.close()  # else the threads would start anew for each further length of a cache
+                self._placed.popitem(last=False)[1].give_way(self._placed.values())
         self._placed.move_to_end(key)
-        return kernel.launch(inputs, out)
+        return kernel.launch(tensors, out, inputs["q"])
 
     def _row_of(self, problem: Problem) -> Row | None:
         """The row of a problem that needs no check: by a proven kernel that serves it, the latest first; without checks, by any kernel."""
@@ -273,8 +283,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                         self.record = event.records[0]
         assert row is not None
         assert self.record is not None
-        good = (Verdict.PASSED,) if self._in_process else (Verdict.PASSED, Verdict.HAZARD)  # numbers are right in both
-        if row.choice is None or not outputs or self.record.verdict not in good:
+        if row.choice is None or not outputs or self.record.verdict is not Verdict.PASSED:
             raise failure_of(self.record)
         self._proven[row.choice.kernel.name] = None
         return row, outputs
@@ -326,9 +335,16 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         arena.write(inputs)
         with self._supervisor.holding(KEPT_SHAPES):
             result = self._supervisor.run(job, arena, timeout=self._request.timeout or None)
+        where = ready.row.problem.repro()
         if result.verdict is not None:
-            where, what = ready.row.problem.repro(), f"the kernel ended as {result.verdict}"
-            raise KernelFailure(what, code="X024", where=where, why=result.note)
+            raise KernelFailure(f"the kernel ended as {result.verdict}", code="X024", where=where, why=result.note)
+        if self._check is not CheckedCalls.NEVER:
+            found = () if result.observed is None else tuple(hazards(result.observed.findings))
+            told = [(verdict, lines[0]) for verdict, lines in found]
+            told += [(Verdict.MISTRUSTED, result.distrust)] if result.distrust else []
+            for verdict, why in told:
+                help = f"fmha validate shows more; check={CheckedCalls.NEVER.value!r} looks at no call"
+                raise KernelFailure(f"the call ended as {verdict}", code="X024", where=where, why=why, help=help)
         return arena.read()
 
 
@@ -341,6 +357,7 @@ def open_session(
     kernel: str | None = None,
     check: str = "first",
     in_process: bool = False,
+    like_inputs: bool = False,
     threads: int = 0,
     registry: Registry | None = None,
     phase: Tell = silent,
@@ -352,11 +369,13 @@ def open_session(
 
     Args:
         problem: flags as a problem, whose sizes hold for every call; ``flags`` come on top.
-        check: which calls are judged by the float64 reference: ``first`` of each kernel, ``always``, or ``never``. A judged call whose
-            numbers are wrong raises KernelFailure.
+        check: which calls are judged as ``fmha run`` judges, where any verdict but PASSED raises KernelFailure: ``always``; ``never``,
+            where only a launch that fails raises; or ``first``: the calls of each kernel until one has PASSED. Of a later call,
+            findings of an emulated device raise too, but numbers are not compared and no guards are watched; in process,
+            nothing is looked at.
         in_process: launch a CPU kernel in this process, once it has PASSED in a child: q, k, v and do stay where they are, and a crash
             ends this process. With ``check="first"`` only.
-        threads, phase, flags: as for ``fmha_cli.run.attention.attention``.
+        like_inputs, threads, phase, flags: as for ``fmha_cli.run.attention.attention``.
 
     Raises:
         UsageError: E002, several backends; E043, an argument that cannot be taken.
@@ -377,4 +396,5 @@ def open_session(
         in_python(fault)
         raise
     request = replace(request, check=check != CheckedCalls.NEVER)
-    return AttentionSession(raw, request, registry, CheckedCalls(check), Voice(phase=phase), in_process=in_process)
+    voice, kind = logged_voice(phase), CheckedCalls(check)
+    return AttentionSession(raw, request, registry, kind, voice, in_process=in_process, like_inputs=like_inputs)

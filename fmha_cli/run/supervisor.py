@@ -268,8 +268,9 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         worker.clear_log()
         started = time.monotonic()
         if request["id"] not in self._loaded:
-            wire = {"id": request["id"], "job": to_json(job.message), "layout": to_json(arena.layout.message)}
-            answer = worker.ask({"do": "load", **wire}, descriptors=(arena.fd,), timeout=timeout)
+            wire = {"job": to_json(job.message), "layout": to_json(arena.layout.message)}
+            named = {"do": "load", "id": request["id"], "digest": job.digest}
+            answer = worker.ask({**named, **wire}, descriptors=(arena.fd,), timeout=timeout)
             if isinstance(answer, Death):
                 return self._buried(worker, answer, "loading", timeout)
             if "failure" in answer:
@@ -324,6 +325,13 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         """Replace a healthy worker, so the next job runs in a fresh process."""
         self.close()
         self.start()
+
+    def abandon(self) -> None:
+        """In a forked child: leave the worker to the process that started it. The next call starts another one."""
+        worker, self._worker = self._worker, None
+        self.close()
+        if worker is not None:
+            worker.abandon()
 
     def close(self) -> None:
         """End the worker, gracefully if it is idle."""

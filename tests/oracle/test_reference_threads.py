@@ -20,6 +20,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle import reference
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import RowResult, forward
+from fmha_cli.oracle.tensors import F64, product
 from fmha_cli.run.process import same_code
 from fmha_cli.sweeps.leases import Lease
 from fmha_cli.sweeps.process import ChildProcess
@@ -100,3 +101,30 @@ def test_the_command_line_chooses_before_numpy_is_imported() -> None:
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
     shown = subprocess.run([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True, check=True)
     assert json.loads(shown.stdout) == ["01", False]
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(128, 64, 128), (97, 64, 128), (256, 128, 64), (3, 5, 7), (0, 4, 4)]
+)
+def test_a_product_in_parts_is_the_product(rows: int, inner: int, columns: int) -> None:
+    rng = np.random.default_rng(rows)
+    a, b = rng.standard_normal((rows, inner)), rng.standard_normal((inner, columns))
+    if rows > 90:
+        a[90, 1] = np.nan
+    np.testing.assert_allclose(product(a, b.copy()), a @ b, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(product(a, b.T.copy().T), a @ b, rtol=1e-12, atol=1e-12)
+
+
+def test_small_products_have_the_parts_that_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[int] = []
+    multiply = np.matmul
+
+    def counted(a: F64, b: F64, out: F64) -> F64:
+        parts.append(a.shape[0] * b.size)
+        return multiply(a, b, out=out)
+
+    monkeypatch.setattr(np, "matmul", counted)
+    for rows, made in ((32, []), (128, [1 << 18] * 4), (100, [1 << 18] * 3 + [1 << 15]), (1024, [])):
+        parts.clear()
+        assert (product(np.ones((rows, 64)), np.ones((64, 128))) == 64).all()
+        assert parts == made

@@ -112,3 +112,28 @@ def test_a_session_in_this_process_takes_and_gives_tensors(dtype: torch.dtype) -
             session(negated, k, v)
         with pytest.raises(api.UsageError, match="wants gradients"):
             session(q.requires_grad_(), k, v)
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+def test_outputs_come_back_as_tensors(name: str) -> None:
+    q, k, v = tensors(getattr(torch, name))
+    want = api.attention(q, k, v, lse=True, backend="cpu")
+    done = api.attention(q, k, v, lse=True, backend="cpu", like_inputs=True)
+    for kind, found in done.outputs.items():
+        assert isinstance(found, torch.Tensor)
+        assert found.dtype is (torch.float32 if kind == "lse" else getattr(torch, name))
+        np.testing.assert_array_equal(found.float().numpy(), want.outputs[kind].astype(np.float32))
+    with api.session(backend="cpu", like_inputs=True) as session:
+        for _ in range(2):
+            assert torch.equal(session(q, k, v)["o"], done.o)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_fp8_stays_where_it_lies(name: str) -> None:
+    q, k, v = tensors(getattr(torch, name))
+    with api.session(backend="cpu", in_process=True, dtype=f"fp8_{name[7:11]}:bf16") as session:
+        theirs = torch.nn.functional.scaled_dot_product_attention(*(x.float().double() for x in (q, k, v)))
+        for _ in range(2):
+            found = session(q, k, v)["o"]
+            assert found.dtype is torch.bfloat16
+            assert (found.double() - theirs).abs().max() < 2e-2

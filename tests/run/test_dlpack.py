@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.run.given_arrays import _Tensor, host_array
+from fmha_cli.run.dlpack import _Tensor
+from fmha_cli.run.given_arrays import host_array
 
 
 class Foreign:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,7 @@ from fmha_cli import api
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from fmha_cli.oracle.tensors import Array
+from fmha_cli.run.dlpack import _Handed, _pointer, _Tensor, _Versioned, lent
 from fmha_cli.run.in_process import PlacedKernel
 from fmha_cli.run.session import KEPT_SHAPES, AttentionSession
 from tests.run.test_session import arrays, attended
@@ -97,45 +99,185 @@ def test_outputs_can_be_given(here: AttentionSession) -> None:
     out = np.zeros((1, 2, 24, 16), np.float32)
     assert here(*tensors, out={"o": out})["o"] is out
     np.testing.assert_allclose(out, attended(*tensors), atol=1e-5)
+    readonly = np.zeros((1, 2, 24, 16), np.float32)
+    readonly.flags.writeable = False
     for bad, why in (
-        (np.zeros((1, 2, 24, 17), np.float32), "dense"),
-        (np.zeros((1, 2, 24, 16), np.float64), "dense"),
-        (np.zeros((1, 24, 2, 16), np.float32).transpose(0, 2, 1, 3), "dense"),
+        (np.zeros((1, 2, 24, 17), np.float32), "its shape is"),
+        (np.zeros((1, 2, 24, 16), np.float64), "its type is float64, and o has fp32"),
+        (np.zeros((1, 2, 24, 16), ">f4"), "its type is >f4"),
+        (np.zeros((1, 24, 2, 16), np.float32).transpose(0, 2, 1, 3), "not dense"),
+        (readonly, "read-only"),
+        (np.ma.MaskedArray(out), "MaskedArray"),
+        ([0.0], "it is a list"),
         (tensors[1], "shares memory with k"),
     ):
-        with pytest.raises(api.UsageError, match=why):
+        with pytest.raises(api.UsageError, match=r"out\['o'\] cannot be written") as told:
             here(*tensors, out={"o": bad})
+        assert why in str(told.value.why)
+        assert told.value.help
 
 
 def test_outputs_lie_apart_and_are_the_problems() -> None:
     q, k, v = arrays(24)
     do, shared = arrays(24, 9)[0], np.zeros((1, 2, 24, 16), np.float32)
     with api.session(backend="cpu", in_process=True) as here:
-        with pytest.raises(api.UsageError, match="shares memory with dk"):
+        with pytest.raises(api.UsageError, match="cannot be written") as told:
             here(q, k, v, do=do, out={"dk": shared, "dv": shared})
+        assert told.value.why == "it shares memory with dk"
         with pytest.raises(api.UsageError, match="no such output") as told:
             here(q, k, v, out={"O": shared})
         assert told.value.help == "outputs: o"
 
 
+class Library:
+    """A small library of arrays whose tensors speak DLPack, like the namespaces of the Python array API."""
+
+    __name__ = "library"
+
+    @staticmethod
+    def from_dlpack(other: Any) -> Tensor:
+        return Tensor(lent(other, "o", writable=False))
+
+
+class Tensor:
+    """A tensor of that library; ``flags`` are those of a versioned capsule."""
+
+    def __init__(self, array: Array, *, fixed: bool = False, flags: int | None = None, device: int = 1) -> None:
+        self.array, self.fixed, self.flags, self.device_type = array, fixed, flags, device
+
+    def __array_namespace__(self) -> type[Library]:
+        return Library
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device_type, 0
+
+    def __dlpack__(self, **asked: Any) -> object:
+        if asked and self.flags is None:
+            raise TypeError("older than versions")
+        capsule = _Handed(self.array).__dlpack__()
+        return capsule if self.flags is None else versioned(capsule, self.flags)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.array[place]
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        if self.fixed:
+            raise TypeError("arrays are immutable")
+        self.array[place] = value
+
+
+def versioned(capsule: object, flags: int) -> object:
+    """A versioned capsule of the tensor in another one. Both live as long as the test."""
+    whole = _Versioned(flags=flags, tensor=_Tensor.from_address(_pointer(capsule, b"dltensor")))
+    KEPT.append((capsule, whole))
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return make(ctypes.addressof(whole), b"dltensor_versioned", None)
+
+
+KEPT: list[object] = []
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_tensors_of_any_library_stay_where_they_lie_and_come_back(here: AttentionSession, kind: Any) -> None:
+    plain = [x.astype(kind) for x in arrays(24)]
+    want = here(*plain)["o"]
+    found = here(*map(Tensor, plain))["o"]
+    assert isinstance(found, Tensor)
+    assert found.array.dtype == kind
+    np.testing.assert_array_equal(found.array, want)
+    assert len(here._placed) == 1
+    for flags in (None, 0):
+        out = Tensor(np.zeros_like(want), flags=flags)
+        assert here(*map(Tensor, plain), out={"o": out})["o"] is out
+        np.testing.assert_array_equal(out.array, want)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"fixed": True}, "its items cannot be set: arrays are immutable"),
+        ({"flags": 1}, "reading only"),
+        ({"flags": 2}, "reading only"),
+        ({"device": 2}, "it is on device 0 of DLPack type 2"),
+    ],
+)
+def test_an_output_of_another_library_that_cannot_be_written(
+    here: AttentionSession, options: dict[str, Any], why: str
+) -> None:
+    tensors, memory = arrays(24), np.zeros((1, 2, 24, 16), np.float32)
+    with pytest.raises(api.UsageError) as told:
+        here(*tensors, out={"o": Tensor(memory, **options)})
+    assert why in str(told.value.why)
+    assert told.value.help
+    assert not memory.any()
+
+
+def test_an_output_of_another_library_may_not_lie_in_an_input(here: AttentionSession) -> None:
+    q, k, v = arrays(24)
+    with pytest.raises(api.UsageError) as told:
+        here(Tensor(q), k, v, out={"o": Tensor(q)})
+    assert told.value.why == "it shares memory with q"
+
+
+@pytest.mark.parametrize("check", ["first", "always"])
+def test_outputs_of_a_worker_come_as_tensors_of_the_inputs_library(check: str) -> None:
+    plain = [x.astype(ml_dtypes.bfloat16) for x in arrays(24)]
+    with api.session(backend="cpu", like_inputs=True, check=check, lse=True) as session:
+        for _ in range(2):
+            found, want = session(*map(Tensor, plain)), session(*plain)
+            for name in ("o", "lse"):
+                assert isinstance(want[name], np.ndarray)
+                assert isinstance(found[name], Tensor)
+                np.testing.assert_array_equal(found[name].array, want[name])
+    done = api.attention(*map(Tensor, plain), backend="cpu", like_inputs=True)
+    assert isinstance(done.o, Tensor)
+    np.testing.assert_array_equal(done.o.array, want["o"])
+    assert isinstance(api.attention(*map(Tensor, plain), backend="cpu").o, np.ndarray)
+
+
 def test_a_mask_is_never_passed_over(here: AttentionSession) -> None:
     q, k, v = arrays(24)
     here(q, k, v)
-    with pytest.raises(api.UsageError, match="arrays of NumPy or PyTorch"):
+    with pytest.raises(api.UsageError, match="tensors in host memory"):
         here(np.ma.MaskedArray(q, mask=q > 0), k, v)
 
 
 def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> None:
     q, k, v = arrays(24)
-    with pytest.raises(api.UsageError, match="own type"):
-        here(q, k, v, dtype="fp16")
-    with pytest.raises(api.UsageError, match="own type"):
-        here(q[..., ::2], k[..., ::2], v[..., ::2])
-    with pytest.raises(api.UsageError, match="own type"):
-        here(q, k, v, bias=np.zeros((1, 1, 24, 24), bool))
-    with pytest.raises(api.UsageError, match="no other tensors") as told:
-        here(q, k, v, alibi_slopes=np.ones(2, np.float32))
-    assert told.value.help == "in_process=False"
+    lengths = {"kv_cache": "paged:8", "cache_seqlens": 24}
+    pages = [x[0].swapaxes(0, 1).reshape(3, 8, 2, 16) for x in (k, v)]
+    for tensors, flags, where, why in (
+        ((q, k, v), {"dtype": "fp16"}, "q", "its type is float32"),
+        ((q, k, v[:, :, ::-1]), {}, "v", "dense rows"),
+        ((q, k.astype(">f4"), v), {}, "k", "its type is >f4"),
+        ((q[..., ::2], k[..., ::2], v[..., ::2]), {}, "q", "dense rows"),
+        ((q, *pages), {**lengths, "block_table": np.arange(3, dtype=np.int32)[None]}, "block_table", None),
+        ((q, k, v), {"bias": np.zeros((1, 1, 24, 24), bool)}, "bias", "its type is bool"),
+        ((q, k, v), {"alibi_slopes": np.ones(2, np.float32)}, "alibi_slopes", None),
+        ((q, k, v), {"alibi": True}, "alibi_slopes", "made from arguments"),
+    ):
+        with pytest.raises(api.UsageError, match="in_process=True") as told:
+            here(*tensors, **flags)
+        assert told.value.where == where
+        assert why is None or why in str(told.value.why)
+        assert str(told.value.help).startswith("in_process=False")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"alibi_slopes": np.ones(2, np.float32)},
+        {"tensors": {"bias": np.ones((1, 1, 24, 24), np.float32)}},
+        {"bias": "elementwise"},
+        {"alibi": True},
+    ],
+)
+def test_a_tensor_beside_those_of_a_known_form_is_not_passed_over(here: AttentionSession, more: dict[str, Any]) -> None:
+    here(*arrays(24)), here(*arrays(24), bias=None)
+    for _ in range(2):
+        with pytest.raises(api.UsageError, match=r"in_process=True|bias is not given"):
+            here(*arrays(24), **more)
 
 
 def test_a_bias_and_sinks_lie_where_they_are(here: AttentionSession) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,14 @@ from fmha_cli import api
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.phases import Phase
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.run import kept_worker
+from fmha_cli.run import kept_worker, logged
+from fmha_cli.run.job import JobResult
 from fmha_cli.run.session import AttentionSession
+from fmha_cli.run.supervisor import Supervisor
+from tests.support.fakes.emulator import ID, PaperEmulator
+from tests.support.fixtures.emulated import Sees, Told
 
 
 def arrays(seqlen: int, seed: int = 0, heads: int = 2) -> tuple[Array, Array, Array]:
@@ -159,6 +167,91 @@ def test_every_call_can_be_judged() -> None:
         assert session.record is not first
 
 
+HALF = [x.astype(np.float16) for x in arrays(24)]
+
+
+@pytest.mark.parametrize("kind", ["lds-race", "out-of-bounds"])
+@pytest.mark.parametrize("check", ["first", "always"])
+def test_what_an_emulated_device_finds_counts_in_each_call(emulator: Told, sees: Sees, check: str, kind: str) -> None:
+    sees(kind, launch=1)
+    with api.session(backend="null", device=ID, check=check) as session:
+        session(*HALF)
+        with pytest.raises(api.KernelFailure, match="OUT_OF_BOUNDS" if kind == "out-of-bounds" else "HAZARD") as told:
+            session(*HALF)
+        assert kind in str(told.value.why)
+        assert session(*HALF)["o"].shape == (1, 2, 24, 16)
+
+
+def test_a_first_call_with_a_finding_proves_nothing(emulator: Told, sees: Sees) -> None:
+    sees("lds-race", launch=0)
+    with api.session(backend="null", device=ID) as session:
+        with pytest.raises(api.KernelFailure, match="HAZARD"):
+            session(*HALF)
+        judged = session.record
+        session(*HALF)
+        assert session.record is not judged  # by the reference, since nothing was proven
+
+
+def test_a_session_without_checks_looks_at_no_finding(emulator: Told, sees: Sees) -> None:
+    sees("lds-race", "out-of-bounds")
+    with api.session(backend="null", device=ID, check="never") as session:
+        assert session(*HALF)["o"].shape == (1, 2, 24, 16)
+
+
+def test_a_launch_that_ran_at_the_second_try_is_not_believed(
+    opened: AttentionSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(*arrays(24)), opened(*arrays(24))
+    run = Supervisor.run
+
+    def again(self: Supervisor, *args: Any, **more: Any) -> JobResult:
+        return replace(run(self, *args, **more), distrust="it died at first")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Supervisor, "run", again)
+        with pytest.raises(api.KernelFailure, match="MISTRUSTED") as told:
+            opened(*arrays(24))
+    assert told.value.why == "it died at first"
+    opened(*arrays(24))
+
+
+@pytest.mark.parametrize("way", ["attention", "session"])
+def test_long_work_is_heard(
+    way: str, emulator: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lines of an emulator's build, and how far it is; nothing unasked."""
+    heard: list[tuple[str, int, int]] = []
+    build = PaperEmulator.build
+
+    def slowly(self: PaperEmulator, device: Any, context: Any) -> Any:
+        context.notify("building the emulator, once")
+        for done in range(1, 4):
+            context.phase(Phase.BUILD, done, 3)
+        return build(self, device, context)
+
+    monkeypatch.setattr(PaperEmulator, "build", slowly)
+    monkeypatch.setattr(logged, "EVERY_S", 0.0)
+    for level in (logging.WARNING, logging.INFO):
+        caplog.clear()
+        with caplog.at_level(level, "fmha"):
+            if way == "attention":
+                api.attention(*HALF, backend="null", device=ID, phase=lambda *told: heard.append(told))
+            else:
+                with api.session(backend="null", device=ID, phase=lambda *told: heard.append(told)) as session:
+                    session(*HALF)
+        assert bool(caplog.messages) is (level == logging.INFO)
+    assert ("build", 3, 3) in heard
+    assert {record.name for record in caplog.records} == {"fmha"}
+    assert "building the emulator, once" in caplog.messages
+    assert [line for line in caplog.messages if line.startswith("build: 3 of 3 after")]
+
+
+def test_short_work_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "fmha"):
+        api.attention(*arrays(24), backend="cpu")
+    assert caplog.messages == []
+
+
 def test_a_problem_that_no_kernel_serves_says_why(opened: AttentionSession) -> None:
     with pytest.raises(api.UnsupportedError, match="no kernel") as told:
         opened(*arrays(24), dtype="fp32:bf16")
@@ -214,11 +307,72 @@ def test_calls_leave_nothing_behind(opened: AttentionSession) -> None:
 def test_attention_keeps_its_worker() -> None:
     tensors = arrays(24)
     assert api.attention(*tensors).verdict is api.Verdict.PASSED
-    with kept_worker.kept_worker() as supervisor:
-        pid = supervisor.worker_pid
+    with kept_worker.kept_worker() as share:
+        pid = share.supervisor.worker_pid
         with kept_worker.kept_worker() as another:
-            assert another is not supervisor
+            assert another.supervisor is not share.supervisor
     assert api.attention(*tensors).verdict is api.Verdict.PASSED
-    assert supervisor.worker_pid == pid
+    assert share.supervisor.worker_pid == pid
     mapped = Path(f"/proc/{pid}/maps").read_text()
     assert "memfd" not in mapped  # nor the tensors, which may be large
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_forked_child_works_beside_its_parent(in_process: bool) -> None:
+    """Neither speaks through the other's worker, writes into its tensors, nor ends it."""
+
+    def calls(session: AttentionSession, first: int) -> bool:
+        cases = [arrays(24, seed) for seed in range(first, first + 60)]
+        return all(np.allclose(session(*case)["o"], attended(*case), atol=1e-5) for case in cases)
+
+    with api.session(backend="cpu", in_process=in_process) as session:
+        calls(session, 0), calls(session, 60)
+        mine = session._supervisor.worker_pid
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                code = 0 if calls(session, 200) and session._supervisor.worker_pid not in (mine, os.getppid()) else 2
+                session.close()
+            finally:
+                os._exit(code)
+        assert calls(session, 400)
+        assert os.waitpid(child, 0)[1] == 0
+        assert session._supervisor.worker_pid == mine
+        assert calls(session, 600)
+
+
+def test_a_session_forked_amid_a_call_does_not_wait_for_it() -> None:
+    with api.session(backend="cpu") as session:
+        session(*arrays(24))
+        lock, held, over = session._lock, threading.Event(), threading.Event()
+
+        def call() -> None:
+            with lock:
+                held.set()
+                over.wait(30)
+
+        other = threading.Thread(target=call)
+        other.start()
+        held.wait(30)
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            os._exit(0 if np.allclose(session(*arrays(24))["o"], attended(*arrays(24)), atol=1e-5) else 2)
+        assert os.waitpid(child, 0)[1] == 0
+        over.set()
+        other.join()
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_an_empty_batch_and_no_queries_need_no_kernel(in_process: bool) -> None:
+    q, k, v = arrays(24)
+    with api.session(backend="cpu", in_process=in_process, lse=True) as session:
+        for _ in range(2):
+            found = session(q[:0], k[:0], v[:0])
+            assert {name: x.shape for name, x in found.items()} == {"o": (0, 2, 24, 16), "lse": (0, 2, 24)}
+            rows = session(q[:, :, :0], k, v, do=q[:, :, :0])
+            assert rows["dk"].shape == k.shape
+            assert not rows["dk"].any()
+            np.testing.assert_allclose(session(q, k, v)["o"], attended(q, k, v), atol=1e-5)
+        assert not session(q, k[:, :, :0], v[:, :, :0])["o"].any()

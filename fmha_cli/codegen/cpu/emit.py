@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, EntryStatus, FmhaCpuAppendArgs, FmhaCpuArgs
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, LoopKind, Simd
@@ -66,6 +67,7 @@ CACHE_FAULTS = ("STALE_PAGE", "PAGE_TABLE_END", "SPLIT_LOST", "ROTARY_OFF_BY_ONE
 """Faults of caches and of the stages around attention, as macros like ``FAULTS``."""
 
 
+@lru_cache(maxsize=8)
 def emit(kernel: KernelSpec) -> str:
     """The complete source of a kernel.
 
