@@ -7,7 +7,7 @@ are lent by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -19,13 +19,15 @@ from fmha_cli.domain.protocols import Backend, BoundTensor, Placed
 from fmha_cli.domain.tensors import Element, Role, TensorShape, shapes_of
 from fmha_cli.oracle.tensors import Array, numpy_dtype
 from fmha_cli.run.dlpack import handed_to, has_dlpack, lent, refused
+from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.job import Loadable, WorkerJob
 from fmha_cli.run.layout import ALIGN, WORKSPACE_DTYPE, dense_strides
 from fmha_cli.run.loading import load
 from fmha_cli.run.worker import verified
 
-DIRECT = frozenset({"q", "k", "v", "do"})
-"""Tensors that a kernel may read where they lie. The values of others (tables, biases, scales) are checked or converted first."""
+DIRECT_BESIDE = frozenset({"bias", "sink_logits"})
+DIRECT = frozenset({"q", "k", "v", "do", "o", "lse"}) | DIRECT_BESIDE
+"""Tensors that a kernel may read where they lie. The values of others (tables, scales) are checked or converted first."""
 
 _TORCH = {
     "torch.float32": Element.FP32,
@@ -50,6 +52,23 @@ def placed(tensor: Any, name: str, *, writable: bool = False) -> Any:
     if hasattr(tensor, "data_ptr"):
         return tensor
     return lent(tensor, name, writable=writable) if has_dlpack(tensor) else None
+
+
+def direct_tensors(values: Mapping[str, object], more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of a call by their names: as they are given, and as this module reads them (``placed``).
+
+    Raises:
+        UsageError: E043, one that a kernel cannot read where it lies; a known form of the others says nothing about it.
+    """
+    beside = {n: x for n, x in more.items() if n in DIRECT_BESIDE and not isinstance(x, str)}
+    inputs = {n: x for n, x in (*values.items(), *beside.items()) if x is not None}
+    tensors = {n: placed(x, n) for n, x in inputs.items()}
+    others = (n for n, x in more.items() if n in (*TENSORS, "tensors") and not isinstance(x, str | None))
+    apart = [*(n for n, x in tensors.items() if x is None), *(n for n in others if n not in beside)]
+    if apart:
+        what = f"in_process=True takes {', '.join(sorted(DIRECT))} as tensors in host memory, and no other tensors"
+        raise UsageError(what, code="E043", where=apart[0], help="in_process=False")
+    return inputs, tensors
 
 
 def form_of(tensor: Any, name: str) -> Form:
@@ -97,12 +116,14 @@ class PlacedKernel:
         session: a ``Session`` that is also ``Placed``.
         workspaces: memory that the kernel writes to.
         empty: by output, a tensor of PyTorch without elements whose ``new_empty`` has the output's type.
+        libraries: digests of the stages' artifacts. Kernels of one library share its threads, which ``close`` ends.
     """
 
     session: Any
     outputs: Mapping[str, TensorShape]
     workspaces: tuple[Array, ...]
     empty: dict[str, Any]
+    libraries: frozenset[str]
 
     @classmethod
     def of(cls, job: WorkerJob, inputs: Mapping[str, Any]) -> PlacedKernel:
@@ -140,7 +161,7 @@ class PlacedKernel:
             raise UsageError(what, code="E043", where="in_process", help='backend="cpu"')
         session.load(job.plan, [verified(Loadable.of(artifact)) for artifact in job.artifacts])
         session.place(places, job.threads)
-        return cls(session, outputs, tuple(work), {})
+        return cls(session, outputs, tuple(work), {}, frozenset(artifact.digest for artifact in job.artifacts))
 
     def launch(self, inputs: Mapping[str, Any], out: Mapping[str, Any], like: Any) -> dict[str, Any]:
         """Launch on tensors of the bound form; the outputs that ``out`` does not give are new.
@@ -199,6 +220,11 @@ class PlacedKernel:
         else:
             return found
         raise refused(what, why, "leave it out for a new one", "written")
+
+    def give_way(self, others: Iterable[PlacedKernel]) -> None:
+        """Close, unless others use a library of this one: its threads would start anew for each further length of a cache."""
+        if all(self.libraries.isdisjoint(one.libraries) for one in others):
+            self.close()
 
     def close(self) -> None:
         """Unload the kernel's threads and memory."""

@@ -37,10 +37,9 @@ from fmha_cli.run.checks import hazards
 from fmha_cli.run.dlpack import as_given
 from fmha_cli.run.events import Ended, Found, Judged, Planned
 from fmha_cli.run.execute import Executor
-from fmha_cli.run.given_arrays import TENSORS
 from fmha_cli.run.given_cache import stored
-from fmha_cli.run.in_process import DIRECT, Form, PlacedKernel, form_of, placed
-from fmha_cli.run.input_files import InputFiles, fitted
+from fmha_cli.run.in_process import Form, PlacedKernel, direct_tensors, form_of
+from fmha_cli.run.input_files import NONE_GIVEN, InputFiles, fitted
 from fmha_cli.run.job import WorkerJob
 from fmha_cli.run.logged import logged_voice
 from fmha_cli.run.peaks import settings_of
@@ -106,6 +105,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         v: object = None,
         *,
         do: object = None,
+        saved: tuple[object, object] | None = None,
         out: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> dict[str, Any]:
@@ -115,6 +115,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         are tensors of the library of q.
 
         Args:
+            saved: in process, O and LSE of the forward pass; then the gradients alone are computed, from ``do``.
             out: in process, the outputs that are written in place, by name: of any library whose tensors can be changed, dense, and
                 apart from all inputs.
 
@@ -126,13 +127,13 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
             with self._owned():
                 if self._closed:
                     raise UsageError("the session is closed", code="E044", where="session", help="open another one")
-                values = {"q": q, "k": k, "v": v, "do": do}
+                forward = {} if saved is None else {"o": saved[0], "lse": saved[1]}
+                values = {"q": q, "k": k, "v": v, "do": do, **forward}
                 if self._in_process:
-                    return self._call_here({n: x for n, x in values.items() if x is not None}, more, out or {})
-                if out is not None:
-                    raise UsageError(
-                        "out is for in_process=True", code="E043", where="out", help="take what the call returns"
-                    )
+                    return self._call_here(values, more, out or {})
+                if out is not None or saved is not None:
+                    here = "saved" if out is None else "out"
+                    raise UsageError(f"{here} is for in_process=True", code="E043", where=here, help="leave it out")
                 outputs = self._call(values, more)
                 return as_given(outputs, q) if self._like_inputs else outputs
         except FmhaError as fault:
@@ -176,7 +177,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self.close()
 
     def _problem_of(
-        self, values: Mapping[str, object], more: Mapping[str, Any]
+        self, values: Mapping[str, object], more: Mapping[str, Any], *, backward: bool = False
     ) -> tuple[Problem, InputFiles, dict[str, Array] | None]:
         """The problem of a call and its tensors; and the outputs of an empty batch, or of no queries, which need no kernel."""
         given, texts, raw = read_call(values, more, self._raw)
@@ -187,9 +188,10 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         problem = stored(bare, given.arrays)
         if not empty:
             refuse_misfits((problem,), given)
-        if problem.direction is Direction.BWD:
-            what, why = "a backward pass alone", "it reads O and LSE of a forward pass, which a call does not take"
-            raise UsageError(what, code="E043", where="direction", why=why, help='direction="fwd+bwd"')
+        if problem.direction is Direction.BWD and not backward:
+            what, why = "a backward pass alone", "it reads O and LSE of a forward pass"
+            help = 'direction="fwd+bwd"; or saved=(o, lse) in process'
+            raise UsageError(what, code="E043", where="direction", why=why, help=help)
         self._last = problem
         if empty:
             return problem, given, dict(empty_attention(problem, empty, given, self._request, self._registry).outputs)
@@ -210,30 +212,27 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         self._ready.move_to_end(problem)
         return self._launched(ready, fill(problem, given=fitted(problem, given)[0]))
 
-    def _call_here(self, inputs: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+    def _call_here(self, values: Mapping[str, Any], more: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """A call in this process. A form of tensors that was seen before is launched at once; a new one is looked at."""
-        tensors = {name: placed(tensor, name) for name, tensor in inputs.items()}
-        forms = {name: None if x is None else form_of(x, name) for name, x in tensors.items()}
-        others = (n for n, x in more.items() if n in (*TENSORS, "tensors") and not isinstance(x, str | None))
-        apart = next((n for n, form in forms.items() if form is None), None) or next(others, None)
-        if apart is not None:  # a known form says nothing about them
-            what = f"in_process=True takes {', '.join(sorted(DIRECT))} as tensors in host memory, and no other tensors"
-            raise UsageError(what, code="E043", where=apart, help="in_process=False")
-        flags = tuple(sorted(flag_texts(more).items()))
-        key: tuple[Form, ...] = (*forms.items(), flags)
+        if "lse" in values:
+            more = {**more, "direction": Direction.BWD.value}
+        inputs, tensors = direct_tensors(values, more)
+        forms = {name: form_of(tensor, name) for name, tensor in tensors.items()}
+        key = (*forms.items(), *flag_texts({n: x for n, x in more.items() if n not in inputs}).items())
         kernel = self._placed.get(key)
         if kernel is None:
-            problem, given, none = self._problem_of({n: inputs.get(n) for n in ("q", "k", "v", "do")}, more)
-            if none is not None and out:
-                what, why = "out of an empty batch, or of no queries", "no kernel runs that could write it"
-                raise UsageError(what, code="E043", where="out", why=why, help="leave it out for new outputs")
+            known = {n: inputs.get(n) for n in ("q", "k", "v", "do")}
+            problem, given, none = self._problem_of(known, more, backward="lse" in inputs)
             if none is not None:
+                if out:
+                    what, why = "out of an empty batch, or of no queries", "no kernel runs that could write it"
+                    raise UsageError(what, code="E043", where="out", why=why, help="leave it out for new outputs")
                 return as_given(none, inputs["q"])
-            row = self._row_of(problem) or self._judged(problem, given)[0]
+            row = self._row_of(problem) or self._proven_row(problem, given)
             kernel = PlacedKernel.of(self._job_of(row), tensors)
-            while len(self._placed) >= KEPT_SHAPES:
-                self._placed.popitem(last=False)[1].close()
             self._placed[key] = kernel
+            while len(self._placed) > KEPT_SHAPES:
+                self._placed.popitem(last=False)[1].give_way(self._placed.values())
         self._placed.move_to_end(key)
         return kernel.launch(tensors, out, inputs["q"])
 
@@ -243,7 +242,7 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
         if self._check is CheckedCalls.NEVER:
             (row, *_) = plan_rows((problem,), request, self._registry, found)
             if row.choice is None or not row.choice.runnable:
-                self._judged(problem, InputFiles({}, {}))  # it raises, and says why
+                self._judged(problem, NONE_GIVEN)  # it raises, and says why
             return row
         for kernel in reversed(self._proven):
             with suppress(UnsupportedError):  # it does not serve this problem
@@ -252,6 +251,15 @@ class AttentionSession(AbstractContextManager["AttentionSession"]):
                 if row.choice is not None and row.choice.runnable:
                     return row
         return None
+
+    def _proven_row(self, problem: Problem, given: InputFiles) -> Row:
+        """The row of a problem whose kernel passes on the caller's numbers; on generated ones, where the caller's prove little."""
+        try:
+            return self._judged(problem, given)[0]
+        except KernelFailure:
+            if self.record is None or self.record.verdict is not Verdict.MISTRUSTED:
+                raise
+            return self._judged(problem, NONE_GIVEN)[0]
 
     def _judged(self, problem: Problem, given: InputFiles) -> tuple[Row, dict[str, Array]]:
         """The row of a problem and its judged outputs, as ``fmha run`` makes them. Its kernel is proven then."""

@@ -17,7 +17,8 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
 from fmha_cli.oracle.tensors import Array
 from fmha_cli.run.dlpack import _Handed, _pointer, _Tensor, _Versioned, lent
-from fmha_cli.run.session import AttentionSession
+from fmha_cli.run.in_process import PlacedKernel
+from fmha_cli.run.session import KEPT_SHAPES, AttentionSession
 from tests.run.test_session import arrays, attended
 
 
@@ -77,6 +78,20 @@ def test_long_lists_of_lengths_are_told_apart(here: AttentionSession) -> None:
             lengths[longer] = 301
             flags = {"seqlens_q": lengths, "seqlens_k": lengths}
             np.testing.assert_array_equal(here(q, k, v, **flags)["o"], apart(q, k, v, **flags)["o"])
+
+
+def test_a_library_is_closed_with_its_last_kernel(here: AttentionSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that grows has another form at each call: threads that ended and started anew each time would cost more than the kernel."""
+    closed: list[PlacedKernel] = []
+    monkeypatch.setattr(PlacedKernel, "close", lambda kernel: closed.append(kernel))
+    for seqlen in range(20, 32):
+        here(*arrays(seqlen))
+    assert len(here._placed) == KEPT_SHAPES
+    assert not closed
+    half = [x.astype(np.float16) for x in arrays(24)]
+    for seqlen in range(1, KEPT_SHAPES + 1):
+        here(*(x[:, :, :seqlen] for x in half))
+    assert len(closed) == 1
 
 
 def test_outputs_can_be_given(here: AttentionSession) -> None:
@@ -238,7 +253,8 @@ def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> No
         ((q, k.astype(">f4"), v), {}, "k", "its type is >f4"),
         ((q[..., ::2], k[..., ::2], v[..., ::2]), {}, "q", "dense rows"),
         ((q, *pages), {**lengths, "block_table": np.arange(3, dtype=np.int32)[None]}, "block_table", None),
-        ((q, k, v), {"bias": np.zeros((1, 1, 24, 24), np.float32)}, "bias", None),
+        ((q, k, v), {"bias": np.zeros((1, 1, 24, 24), bool)}, "bias", "its type is bool"),
+        ((q, k, v), {"alibi_slopes": np.ones(2, np.float32)}, "alibi_slopes", None),
         ((q, k, v), {"alibi": True}, "alibi_slopes", "made from arguments"),
     ):
         with pytest.raises(api.UsageError, match="in_process=True") as told:
@@ -251,9 +267,8 @@ def test_what_cannot_stay_where_it_lies_is_refused(here: AttentionSession) -> No
 @pytest.mark.parametrize(
     "more",
     [
-        {"bias": np.ones((1, 1, 24, 24), np.float32)},
+        {"alibi_slopes": np.ones(2, np.float32)},
         {"tensors": {"bias": np.ones((1, 1, 24, 24), np.float32)}},
-        {"sink_logits": np.ones(2, np.float32)},
         {"bias": "elementwise"},
         {"alibi": True},
     ],
@@ -263,6 +278,38 @@ def test_a_tensor_beside_those_of_a_known_form_is_not_passed_over(here: Attentio
     for _ in range(2):
         with pytest.raises(api.UsageError, match=r"in_process=True|bias is not given"):
             here(*arrays(24), **more)
+
+
+def test_a_bias_and_sinks_lie_where_they_are(here: AttentionSession) -> None:
+    """They are read anew at each call, also where the form is known."""
+    q, k, v = arrays(24)
+    bias, sinks = arrays(24, 3)[0] @ arrays(24, 4)[0].swapaxes(2, 3), np.array([0.5, -1.0], np.float32)
+    with api.session(backend="cpu") as apart:
+        for factor in (np.float32(1), np.float32(-2)):
+            given = {"bias": bias * factor, "sink_logits": sinks * factor}
+            np.testing.assert_array_equal(here(q, k, v, **given)["o"], apart(q, k, v, **given)["o"])
+
+
+def test_the_gradients_alone_follow_the_saved_forward_pass(here: AttentionSession) -> None:
+    q, k, v = arrays(24)
+    do = arrays(24, 9)[0]
+    whole = here(q, k, v, do=do)
+    alone = here(q, k, v, do=do, saved=(whole["o"], whole["lse"]))
+    assert set(alone) == {"dq", "dk", "dv"}
+    for name, value in alone.items():
+        np.testing.assert_array_equal(value, whole[name])
+    other = here(q, k, v, do=do, saved=(whole["o"], whole["lse"] + 1))
+    np.testing.assert_allclose(other["dv"], whole["dv"] / np.e, atol=1e-5)
+    with api.session(backend="cpu") as apart, pytest.raises(api.UsageError, match="saved"):
+        apart(q, k, v, do=do, saved=(whole["o"], whole["lse"]))
+
+
+def test_numbers_that_prove_nothing_are_answered(here: AttentionSession) -> None:
+    """A kernel that did nothing would be right, so generated numbers prove it."""
+    zeros = np.zeros((1, 2, 24, 16), np.float32)
+    assert not here(zeros, zeros, zeros)["o"].any()
+    assert here.record is not None
+    assert here.record.verdict is api.Verdict.PASSED
 
 
 def test_only_a_kernel_that_passed_comes_in() -> None:

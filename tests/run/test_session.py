@@ -115,7 +115,7 @@ def test_a_backward_pass_alone_is_refused(in_process: bool) -> None:
         pytest.raises(api.UsageError, match="backward pass alone") as told,
     ):
         session(q, k, v, do=q)
-    assert told.value.help == 'direction="fwd+bwd"'
+    assert told.value.help == 'direction="fwd+bwd"; or saved=(o, lse) in process'
 
 
 def test_flags_of_a_call_go_before_those_of_the_session() -> None:

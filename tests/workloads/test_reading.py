@@ -39,7 +39,7 @@ FILES = {
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_content_says_the_kind(tmp_path: Path, kind: WorkloadKind, packed: bool) -> None:
     path = tmp_path / "file.bin"
-    path.write_bytes(gzip.compress(FILES[kind]) if packed else FILES[kind])
+    path.write_bytes(gzip.compress(FILES[kind], mtime=0) if packed else FILES[kind])
     assert read_workload(path).kind is kind
 
 
@@ -77,9 +77,9 @@ def test_other_forms_of_the_same(tmp_path: Path, data: bytes, kind: WorkloadKind
         (trace(operator())[:-40], "the file ends in the middle"),
         (trace(), "no attention call"),
         (b'{"definition": "x", "workload": {}}', "line 1"),
-        (gzip.compress(LINE.encode())[:-9], "end-of-stream"),
-        (gzip.compress(LINE.encode())[:20] + b"\0" * 40, "cannot be read"),
-        (gzip.compress(LINE.encode())[:-8] + b"\0" * 8, "crc"),
+        (gzip.compress(LINE.encode(), mtime=0)[:-9], "end-of-stream"),
+        (gzip.compress(LINE.encode(), mtime=0)[:20] + b"\0" * 40, "cannot be read"),
+        (gzip.compress(LINE.encode(), mtime=0)[:-8] + b"\0" * 8, "crc"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, data: bytes, said: str) -> None:
@@ -114,7 +114,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from([*FILES.values(), gzip.compress(LINE.encode())]), st.data())
+@given(st.sampled_from([*FILES.values(), gzip.compress(LINE.encode(), mtime=0)]), st.data())
 def test_a_changed_file_is_read_or_refused(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
     changed = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -14,7 +14,7 @@ from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of, limits  # noqa: 
 from fmha_torch.rules import OWN_RULES, flag_of  # noqa: E402 - the plugin may not be installed
 
 CPU = plugin.DeviceFacts(id="cpu", archs=("generic",))
-LINES = 600
+LINES = 870
 
 
 def reasons(line: str, way: Way, masking: str, device: plugin.DeviceFacts = CPU) -> set[str]:
