@@ -58,6 +58,7 @@ CASES = (
     Around("cudnn_oss", "emu:sm_100a", PREFILL.replace("70", "256")),
     Around("ck_tile", "emu:gfx942", PREFILL),
     Around("ck_tile", "emu:gfx942", CACHE),
+    Around("aiter_asm", "emu:gfx942", PREFILL.replace("-d 64", "-d 128")),
 )
 
 

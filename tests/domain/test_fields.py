@@ -32,8 +32,8 @@ APART = ("backends", "codegen", "toolchain", "workloads")
 EVERY = pytest.mark.parametrize("field", FIELDS, ids=lambda field: cast(Field, field).key)
 
 NAMED = {
-    "softcap": 8, "sink_logits": 14, "mla_rope": 10, "alibi_slopes": 9, "bias_file": 4, "cache_leftpad": 7, "cache_batch_idx": 9,
-    "rotary_base": 7, "kv_dtype": 10, "fp8_encoding": 9, "qscale": 12,
+    "softcap": 8, "sink_logits": 15, "mla_rope": 10, "alibi_slopes": 10, "bias_file": 4, "cache_leftpad": 9, "cache_batch_idx": 11,
+    "rotary_base": 7, "kv_dtype": 10, "fp8_encoding": 9, "qscale": 14,
 }  # fmt: skip
 """Field with a name that means nothing else -> the most modules of the core that name it: the table, ``Problem``, the signature, and what
 computes with it."""

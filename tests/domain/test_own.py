@@ -17,7 +17,7 @@ from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM as CUDNN_OSS
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM as FLASH_ATTN
 from fmha_cli.backends.flash_attn_3.upstream import UPSTREAM as FLASH_ATTN_3
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM as MEM_EFFICIENT
-from fmha_cli.domain import counterpart, installation, measuring, protocols, tuning
+from fmha_cli.domain import counterpart, installation, invariance, measuring, protocols, tuning
 from fmha_cli.domain.own import Own, own
 
 OWNERS: tuple[Any, ...] = (FLASH_ATTN, FLASH_ATTN_3, MEM_EFFICIENT, CUDNN_OSS, AITER_ASM)
@@ -43,7 +43,7 @@ def test_every_function_is_there_and_takes_what_the_interface_says(upstream: Any
 
 @pytest.mark.parametrize("backend", [CpuBackend, CkTileBackend])
 def test_a_backends_functions_take_what_its_protocols_say(backend: type) -> None:
-    rooms = (protocols, measuring, tuning, installation, counterpart)
+    rooms = (protocols, measuring, tuning, installation, invariance, counterpart)
     methods = {
         name: method
         for room in rooms
