@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.backends.aiter_asm.rules import is_packed
 from fmha_cli.backends.gpu.index import SmallSituation
 from fmha_cli.backends.gpu.launching import Launch, launch_detail
-from fmha_cli.codegen.aiter_asm.facts import facts_of
+from fmha_cli.codegen.aiter_asm.facts import algorithm_of, facts_of
 from fmha_cli.codegen.aiter_asm.params import AiterForward
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Mode
@@ -34,7 +34,7 @@ COPY = "lse_copy"
 
 def launch(kernel: KernelSpec, p: Problem) -> Launch:
     """A causal kernel takes two tiles of rows in each work-group, the first and the last that are left."""
-    tiles = -(-max(p.query_lengths(), default=0) // kernel.algorithm.tile[0])  # type: ignore[attr-defined]
+    tiles = -(-max(p.query_lengths(), default=0) // algorithm_of(kernel).tile[0])
     groups = -(-tiles // 2) if kernel.signature.mask is MaskKey.CAUSAL else tiles
     grid = (p.heads, p.batch, groups) if is_packed(kernel) else (groups, p.heads, p.batch)
     return Launch(grid, (facts_of(kernel).threads, 1, 1))
@@ -76,7 +76,7 @@ def params_of(stage: Stage, call: Call[Any]) -> AiterForward:
         scalar=p.scale,
         s_seq_len=rows,
         s_Seqs=q.row * WIDTH,
-        s_Ts=kernel.algorithm.tile[0] * q.row * WIDTH,  # type: ignore[attr-defined]
+        s_Ts=algorithm_of(kernel).tile[0] * q.row * WIDTH,
         s_Hs=q.head * WIDTH,
         s_Bs=q.batch * WIDTH,
         s_gqa=p.heads // p.kv_heads,

@@ -16,8 +16,9 @@ kernels loads neither numpy nor the rules about problems.
 - `CubinUpstream` itself is for a project whose launch code picks template arguments, or which needs several stages. `flash_attn` is the example, and
   `flash_attn_3` one whose block holds nested structs and descriptors and whose plan begins with a kernel that prepares.
 
-Kernels for AMD devices: `ck_tile` is the example. It has rules, choice, calls and the host's conversions from `backends/gpu` as these do, builds a
-host library with each kernel, and derives its session from `HipSession` (`hip/session.py`).
+Kernels for AMD devices: `aiter_asm` derives from `CodeObjectUpstream` (`hip/upstream.py`) and registers a `CodeObjectBackend`; its kernels are
+finished code objects, and everything else is as here. `ck_tile` has rules, choice, calls and the host's conversions from `backends/gpu` as these
+do. Its kernels are launched by upstream's own C++ code, in a host library that is built with each, so it derives its session from `HipSession`.
 
 ### What its author has to learn
 

@@ -67,6 +67,17 @@ def facts_of(kernel: KernelSpec) -> AiterFacts:
     return _facts(kernel.arch)[kernel]
 
 
+def algorithm_of(kernel: KernelSpec) -> AiterAlgorithm:
+    """The choices of a kernel of this backend.
+
+    Raises:
+        TypeError: it is another backend's.
+    """
+    if not isinstance(kernel.algorithm, AiterAlgorithm):
+        raise TypeError(f"{kernel.name} is no kernel of {NAME}")
+    return kernel.algorithm
+
+
 @cache
 def _facts(arch: str) -> Mapping[KernelSpec, AiterFacts]:
     document = arch_document("_aiter_asm.json", "fmha.aiter-asm/1")

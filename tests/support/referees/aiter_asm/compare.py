@@ -10,7 +10,7 @@ from typing import Any
 from fmha_cli.backends.aiter_asm.launching import COPY
 from fmha_cli.backends.aiter_asm.upstream import UPSTREAM
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.codegen.aiter_asm.facts import facts_of, kernels
+from fmha_cli.codegen.aiter_asm.facts import algorithm_of, facts_of, kernels
 from fmha_cli.codegen.aiter_asm.params import AiterForward
 from fmha_cli.codegen.struct import host_layout, pack
 from fmha_cli.domain.decision import Supported, Unsupported
@@ -168,7 +168,7 @@ def asked(call: Call[Any], kernel: KernelSpec | None, units: int) -> AskedForwar
         left=left,
         right=right,
         mask=mask,
-        cvt=ROUNDINGS["rtna" if kernel is None else kernel.algorithm.cvt.value],  # type: ignore[attr-defined]
+        cvt=ROUNDINGS["rtna" if kernel is None else algorithm_of(kernel).cvt.value],
         group=group,
         has_lse=p.lse,
         row=tuple(s.row for s in found),
