@@ -32,7 +32,7 @@ def offered(line: str) -> list[str]:
         ("fmha run --kv", ["--kv-heads", "--kv-cache"]),
         ("fmha run --backend f", ["flash_attn"]),
         ("fmha bench --backend cpu,f", ["cpu,flash_attn"]),
-        ("fmha bench --backend a", ["auto", "all"]),
+        ("fmha bench --backend a", ["aiter_asm", "auto", "all"]),
         ("fmha list-kernels --arch x86_64_v4", ["x86_64_v4", "x86_64_v4_bf16"]),
         ("fmha bench --cache ", ["hot", "cold", "both"]),
         ("fmha run --dtype fp16,b", ["fp16,bf16"]),
