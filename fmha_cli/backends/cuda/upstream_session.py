@@ -17,7 +17,7 @@ from fmha_cli.backends.cuda.tensor_maps import encoded
 from fmha_cli.backends.cuda.upstream import CubinUpstream
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.backends.gpu.launching import Launch, PackedArguments
-from fmha_cli.backends.gpu.upstream_session import UpstreamSession
+from fmha_cli.backends.gpu.upstream_session import UpstreamSession, launch_failure, load_failure
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
@@ -51,13 +51,7 @@ class LoadedCubin:
         except DriverLost:
             raise
         except DriverError as fault:
-            raise KernelFailure(
-                f"{kernel.family.value} does not load: {fault.what}",
-                code="N009",
-                where=str(path),
-                why=f"{kernel.name} was built for {kernel.arch}",
-                help="`fmha devices` lists the architectures that the device accepts",
-            ) from fault
+            raise load_failure(kernel, path, fault, code="N009") from fault
 
     def prepare(self, params: Any, launch: Launch) -> Callable[[Any], None]:
         """See ``gpu.upstream_session.LoadedKernel``.
@@ -95,13 +89,7 @@ class LoadedCubin:
         self._loaded.unload()
 
     def _explain(self, fault: DriverError, why: str) -> KernelFailure:
-        return KernelFailure(
-            f"CUDA refused to launch {self.kernel.family.value}: {fault.what}",
-            code="N008",
-            where=self.kernel.name,
-            why=why,
-            help="the same launch with --dry-run shows its grid, block and arguments",
-        )
+        return launch_failure(self.kernel, "CUDA", fault, why, code="N008")
 
 
 class CubinSession(UpstreamSession, CudaSession[Any]):

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
 from fmha_cli.backends.gpu.auxiliary import given_tables
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.backends.gpu.driver import Driver
+from fmha_cli.backends.gpu.driver import Driver, DriverError
 from fmha_cli.backends.gpu.launching import Launch
 from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.backends.gpu.session import GpuSession
 from fmha_cli.backends.gpu.upstream import Upstream
+from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
@@ -43,6 +44,32 @@ class LoadedKernel(Protocol):
 
     def unload(self) -> None:
         """Unload the kernel's code."""
+
+
+def load_failure(kernel: KernelSpec, path: Path, fault: DriverError, code: str) -> KernelFailure:
+    """The failure of a kernel whose code the driver does not load."""
+    return KernelFailure(
+        f"{kernel.family.value} does not load: {fault.what}",
+        code=code,
+        where=str(path),
+        why=f"{kernel.name} was built for {kernel.arch}",
+        help="`fmha devices` lists the architectures that the device accepts",
+    )
+
+
+def launch_failure(kernel: KernelSpec, driver: str, fault: DriverError, why: str, code: str) -> KernelFailure:
+    """The failure of a kernel that the driver refuses to launch.
+
+    Args:
+        driver: its name for people, ``CUDA`` or ``HIP``.
+    """
+    return KernelFailure(
+        f"{driver} refused to launch {kernel.family.value}: {fault.what}",
+        code=code,
+        where=kernel.name,
+        why=why,
+        help="the same launch with --dry-run shows its grid, block and arguments",
+    )
 
 
 class PreparedLaunch:

@@ -9,14 +9,13 @@ from typing import Any
 
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.backends.gpu.launching import Launch, PackedArguments
-from fmha_cli.backends.gpu.upstream_session import UpstreamSession
+from fmha_cli.backends.gpu.upstream_session import UpstreamSession, launch_failure, load_failure
 from fmha_cli.backends.hip.argument_check import check_arguments
 from fmha_cli.backends.hip.runtime import Hip
 from fmha_cli.backends.hip.session import HipKernel, HipSession
 from fmha_cli.backends.hip.upstream import CodeObjectUpstream
 from fmha_cli.codegen.struct import pack
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 
 
@@ -35,13 +34,7 @@ class LoadedCode:
         except DriverLost:
             raise
         except DriverError as fault:
-            raise KernelFailure(
-                f"{kernel.family.value} does not load: {fault.what}",
-                code="H008",
-                where=str(path),
-                why=f"{kernel.name} was assembled for {kernel.arch}",
-                help="`fmha devices` lists the architectures that the device accepts",
-            ) from fault
+            raise load_failure(kernel, path, fault, code="H008") from fault
 
     def prepare(self, params: Any, launch: Launch) -> Callable[[Any], None]:
         """See ``LoadedKernel``.
@@ -68,13 +61,8 @@ class LoadedCode:
         except DriverLost:
             raise
         except DriverError as fault:
-            raise KernelFailure(
-                f"HIP refused to launch {self._kernel.family.value}: {fault.what}",
-                code="H005",
-                where=self._kernel.name,
-                why=f"grid {launch.grid}, block {launch.block}",
-                help="the same launch with --dry-run shows its grid, block and arguments",
-            ) from fault
+            why = f"grid {launch.grid}, block {launch.block}"
+            raise launch_failure(self._kernel, "HIP", fault, why, code="H005") from fault
 
 
 class CodeObjectSession(UpstreamSession, HipSession[Any]):

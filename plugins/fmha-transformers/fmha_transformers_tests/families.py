@@ -101,4 +101,4 @@ WINDOWED = ("mistral", "gemma2", "gemma3", "gpt_oss")
 def made(name: str, dtype: torch.dtype = torch.float64) -> Any:
     """The family's model with the same weights each time."""
     torch.manual_seed(11)
-    return FAMILIES[name]().eval().to(dtype)
+    return FAMILIES[name]().train(mode=False).to(dtype)

@@ -130,7 +130,7 @@ def _called(mask: Any = None, rows: int = 4, keys: int = 6, **more: Any) -> None
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "dropout": (_trained, "model.eval()"),
+    "dropout": (_trained, "model.train(False)"),
     "weights": (lambda: model()(tokens(3), output_attentions=True), "keeps no weights"),
     "float64": (lambda: model(dtype=torch.float64)(tokens(3)), "float64"),
     "where the queries stand": (_called, "only a mask says"),

@@ -311,7 +311,7 @@ def _run(
     config._experts_implementation = NAME
     torch.manual_seed(0)
     with torch.device(device), torch.no_grad():
-        made = model(config).eval()
+        made = model(config).train(mode=False)
         if dtype is not None:
             made = made.to(dtype)
             for (

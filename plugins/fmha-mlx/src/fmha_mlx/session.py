@@ -47,7 +47,6 @@ class MlxSession(plugin.LibrarySession):
             mask = mx.where(self.sees, bias, mx.array(-np.inf, kind)) if self.hides else bias
         o = mx.fast.scaled_dot_product_attention(q, k, v, scale=p.scale, mask=mask, sinks=fed.get("sink_logits"))
         o = (o if p.layout_out is BHSD else o.swapaxes(1, 2)).astype(taken(self.y[:0]).dtype)
-        mx.eval(o)
         np.copyto(self.y, np.array(o.view(mx.uint16)).view(self.y.dtype) if o.dtype == mx.bfloat16 else np.array(o))
 
     def remarks(self) -> tuple[str, ...]:

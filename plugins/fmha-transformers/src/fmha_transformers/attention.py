@@ -84,7 +84,7 @@ def _refuse(dropout: float, others: Mapping[str, Any]) -> None:
     if dropout:
         why = "transformers draws its dropout from PyTorch's generator, whose numbers no kernel has"
         raise _refusal(
-            f"dropout {dropout}", "dropout", why, "model.eval(), or attention_dropout=0 in the configuration"
+            f"dropout {dropout}", "dropout", why, "model.train(False), or attention_dropout=0 in the configuration"
         )
     if others.get("output_attentions"):
         why = "a fused kernel keeps no weights"
